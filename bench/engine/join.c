@@ -1,0 +1,244 @@
+/* The phases of the join. Neighbours: load.c, partition.c and pair.c do the work of one each; sizing.c made the plan. */
+#include "join.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "crew.h"
+#include "load.h"
+#include "pair.h"
+#include "partition.h"
+
+struct join {
+    const struct eng_plan *plan;
+    struct eng_store store;
+    struct eng_crew crew;
+    struct eng_table tables[ENG_SIDES];
+    struct eng_format formats[ENG_SIDES];
+    struct eng_bin *bins[ENG_SIDES]; /* fanout each */
+    struct work {
+        spw_buffer *buffer;
+        spw_view view;
+        struct eng_totals_of_join totals;
+    } *work;                         /* of each thread; entry i is used by thread i only */
+    uint32_t *order;                 /* partitions, largest first */
+    atomic_uint next;                /* atomic: units of the running phase handed out */
+};
+
+/* Packs and scatters one row group; the group's buffers are gone afterwards, also on failure. */
+static int partition_group(struct join *join, enum eng_side side, struct eng_group *group, struct eng_scatter *scatter,
+                           struct eng_error *error)
+{
+    const struct eng_format *format = &join->formats[side];
+    spw_view views[ENG_COLUMNS];
+    const void *columns[ENG_COLUMNS];
+    struct eng_batch batch;
+    char rows[ENG_BATCH * 32];
+    unsigned mapped = 0;
+    int result = 0;
+    for (; mapped < ENG_COLUMNS && result == 0; mapped++) {
+        result = eng_store_map(&join->store, group->columns[mapped], &views[mapped], error);
+        if (result != 0)
+            break;
+        columns[mapped] = views[mapped].data;
+    }
+    for (size_t done = 0; done < group->rows && result == 0; done += ENG_BATCH) {
+        size_t n = group->rows - done < ENG_BATCH ? group->rows - done : ENG_BATCH;
+        eng_format_pack(format, columns, done, n, rows);
+        eng_format_unpack_keys(format, rows, n, &batch);
+        eng_hash_batch(&batch, n, 0);
+        result = eng_scatter_rows(scatter, rows, &batch, n, error);
+    }
+    for (unsigned c = 0; c < ENG_COLUMNS; c++) {
+        if (c < mapped)
+            eng_store_unmap(group->columns[c], &views[c]);
+        (void)spw_buffer_release(group->columns[c]);
+        group->columns[c] = NULL;
+    }
+    return result;
+}
+
+/* Groups are taken in the reverse order of loading: the newest are still in memory, and freeing them first makes room
+ * without a write, while the oldest went to disk long ago. */
+static int partition_side(struct join *join, enum eng_side side, uint32_t *unit, unsigned worker,
+                          struct eng_error *error)
+{
+    struct eng_table *table = &join->tables[side];
+    uint32_t total = join->tables[ENG_PARTSUPP].n_groups + join->tables[ENG_LINEITEM].n_groups;
+    uint32_t base = side == ENG_LINEITEM ? join->tables[ENG_PARTSUPP].n_groups : 0;
+    struct eng_scatter scatter;
+    int result = eng_scatter_init(&scatter, &join->store, &join->formats[side], eng_table_name[side], join->bins[side],
+                                  join->plan->fanout, join->work[worker].view.data, join->plan->chunk_bytes, error);
+    while (result == 0 && *unit < total && total - 1 - *unit >= base && !eng_crew_stopped(&join->crew)) {
+        struct eng_group *group = &table->groups[total - 1 - *unit - base];
+        result = partition_group(join, side, group, &scatter, error);
+        eng_crew_advance(&join->crew, group->rows);
+        *unit = atomic_fetch_add(&join->next, 1);
+    }
+    if (result == 0)
+        result = eng_scatter_flush(&scatter, error);
+    eng_scatter_finish(&scatter);
+    return result;
+}
+
+static int partition_job(void *arg, unsigned worker, struct eng_error *error)
+{
+    struct join *join = arg;
+    uint32_t unit = atomic_fetch_add(&join->next, 1);
+    if (partition_side(join, ENG_LINEITEM, &unit, worker, error) != 0)
+        return -1;
+    return partition_side(join, ENG_PARTSUPP, &unit, worker, error);
+}
+
+static uint64_t pair_rows(const struct join *join, uint32_t partition)
+{
+    return atomic_load(&join->bins[ENG_PARTSUPP][partition].rows) + atomic_load(&join->bins[ENG_LINEITEM][partition].rows);
+}
+
+static int join_job(void *arg, unsigned worker, struct eng_error *error)
+{
+    struct join *join = arg;
+    struct eng_joiner joiner = {.store = &join->store, .plan = join->plan, .formats = join->formats,
+                                .crew = &join->crew, .memory = join->work[worker].view.data};
+    int result = 0;
+    while (result == 0 && !eng_crew_stopped(&join->crew)) {
+        uint32_t unit = atomic_fetch_add(&join->next, 1);
+        if (unit >= join->plan->fanout)
+            break;
+        uint32_t p = join->order[unit];
+        struct eng_bin *const sides[ENG_SIDES] = {&join->bins[ENG_PARTSUPP][p], &join->bins[ENG_LINEITEM][p]};
+        result = eng_pair_join(&joiner, sides, error);
+        eng_crew_advance(&join->crew, pair_rows(join, p));
+    }
+    join->work[worker].totals = joiner.totals;
+    return result;
+}
+
+static int compare_sizes(const void *a, const void *b, void *arg)
+{
+    uint64_t x = pair_rows(arg, *(const uint32_t *)a), y = pair_rows(arg, *(const uint32_t *)b);
+    return x > y ? -1 : x < y;
+}
+
+/* The largest pairs first, so that none of them is left to one thread at the end. */
+static void order_pairs(struct join *join)
+{
+    for (uint32_t p = 0; p < join->plan->fanout; p++)
+        join->order[p] = p;
+    qsort_r(join->order, join->plan->fanout, sizeof *join->order, compare_sizes, join);
+}
+
+/* All threads' working memory is allocated while nothing else is mapped, when a hole of any size can be made. */
+static int take_work(struct join *join, struct eng_error *error)
+{
+    for (unsigned i = 0; i < join->plan->threads; i++) {
+        struct work *work = &join->work[i];
+        if (eng_store_work(&join->store, join->plan->work_bytes, &work->buffer, &work->view, error) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int run_phases(struct join *join, struct eng_times *times, struct eng_error *error)
+{
+    const struct eng_source *partsupp = join->tables[ENG_PARTSUPP].source;
+    const struct eng_source *lineitem = join->tables[ENG_LINEITEM].source;
+    uint64_t rows = (uint64_t)partsupp->rows + (uint64_t)lineitem->rows;
+    double start = eng_now();
+    if (eng_load(join->tables, &join->store, &join->crew, error) != 0)
+        return -1;
+    double loaded = eng_now();
+    times->load_s = loaded - start;
+    if (take_work(join, error) != 0)
+        return -1;
+    atomic_store(&join->next, 0);
+    if (eng_crew_run(&join->crew, "partition", rows, partition_job, join, error) != 0)
+        return -1;
+    double partitioned = eng_now();
+    times->partition_s = partitioned - loaded;
+    order_pairs(join);
+    atomic_store(&join->next, 0);
+    if (eng_crew_run(&join->crew, "join", rows, join_job, join, error) != 0)
+        return -1;
+    times->join_s = eng_now() - partitioned;
+    return 0;
+}
+
+static int set_up(struct join *join, const struct eng_source sources[ENG_SIDES], struct eng_error *error)
+{
+    const struct eng_plan *plan = join->plan;
+    join->work = calloc(plan->threads, sizeof *join->work);
+    join->order = calloc(plan->fanout, sizeof *join->order);
+    for (unsigned side = 0; side < ENG_SIDES; side++) {
+        join->bins[side] = calloc(plan->fanout, sizeof *join->bins[side]);
+        if (join->bins[side] == NULL || join->work == NULL || join->order == NULL)
+            return eng_fail(error, ENG_FAILED, "out of memory for %u partitions", plan->fanout);
+        eng_format_init(&join->formats[side], &sources[side]);
+        if (eng_table_init(&join->tables[side], &sources[side], plan->group_rows, error) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static void tear_down(struct join *join)
+{
+    for (unsigned i = 0; join->work != NULL && i < join->plan->threads; i++) {
+        if (join->work[i].buffer != NULL)
+            eng_store_drop(join->work[i].buffer, &join->work[i].view);
+    }
+    for (unsigned side = 0; side < ENG_SIDES; side++) {
+        eng_table_finish(&join->tables[side]);
+        for (uint32_t p = 0; join->bins[side] != NULL && p < join->plan->fanout; p++)
+            eng_bin_discard(&join->bins[side][p]);
+        free(join->bins[side]);
+    }
+    free(join->order);
+    free(join->work);
+}
+
+int eng_join(spw_manager *manager, const struct eng_plan *plan, const struct eng_source sources[ENG_SIDES],
+             int has_disk, int show_progress, struct eng_answer *answer, struct eng_times *times,
+             struct eng_error *error)
+{
+    struct join join = {.plan = plan};
+    eng_u128 rows = 0, products = 0, addend[ENG_SIDES] = {0, 0};
+    atomic_init(&join.next, 0);
+    memset(times, 0, sizeof *times);
+    if (eng_crew_init(&join.crew, plan->threads, show_progress, error) != 0)
+        return -1;
+    join.store = (struct eng_store){manager, plan->work, has_disk, join.crew.cancel};
+    int result = set_up(&join, sources, error);
+    if (result == 0)
+        result = run_phases(&join, times, error);
+    for (unsigned i = 0; result == 0 && i < plan->threads; i++) {
+        const struct eng_totals_of_join *totals = &join.work[i].totals;
+        rows += totals->rows;
+        products += totals->products;
+        addend[ENG_PARTSUPP] += totals->addend[ENG_PARTSUPP];
+        addend[ENG_LINEITEM] += totals->addend[ENG_LINEITEM];
+    }
+    answer->rows = (__int128)rows;
+    answer->sum_supplycost_x_quantity = (__int128)products;
+    answer->sum_availqty = (__int128)addend[ENG_PARTSUPP];
+    answer->sum_extendedprice = (__int128)addend[ENG_LINEITEM];
+    tear_down(&join);
+    eng_crew_finish(&join.crew);
+    return result;
+}
+
+char *eng_number(__int128 value, char out[ENG_NUMBER_MAX])
+{
+    eng_u128 rest = value < 0 ? -(eng_u128)value : (eng_u128)value;
+    char digits[ENG_NUMBER_MAX];
+    size_t n = 0, at = 0;
+    do {
+        digits[n++] = (char)('0' + (int)(rest % 10));
+        rest /= 10;
+    } while (rest != 0);
+    if (value < 0)
+        out[at++] = '-';
+    while (n > 0)
+        out[at++] = digits[--n];
+    out[at] = 0;
+    return out;
+}

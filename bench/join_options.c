@@ -1,0 +1,287 @@
+/* Flags of bench_join. Neighbours: bench_join.c (uses them), engine/sizing.c (judges the budgets). */
+#include "join_options.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/sysmem.h"
+
+#define THREADS_MAX 256u
+
+const char join_help[] =
+    "usage: bench_join --scale-factor F [--write DIR] [options]\n"
+    "       bench_join --lineitem DIR --partsupp DIR [options]\n"
+    "\n"
+    "Joins LINEITEM with PARTSUPP (TPC-H) within fixed memory budgets and prints\n"
+    "  SELECT count(*), sum(l_extendedprice), sum(ps_supplycost*l_quantity), sum(ps_availqty)\n"
+    "  FROM lineitem JOIN partsupp ON l_partkey=ps_partkey AND l_suppkey=ps_suppkey\n"
+    "\n"
+    "input\n"
+    "  --scale-factor F     make both tables by the TPC-H rules; fractions allowed (0.01)\n"
+    "  --write DIR          keep what was made, as DIR/lineitem and DIR/partsupp\n"
+    "  --lineitem DIR       folder of columns: DIR/l_partkey/shard_0000.npy, ...\n"
+    "  --partsupp DIR       the same with ps_partkey ps_suppkey ps_supplycost ps_availqty;\n"
+    "                       int32 or int64 each, other columns are ignored\n"
+    "budgets (bytes, 64M, 1G; 0: no such tier)\n"
+    "  --device-limit N     device memory; without a GPU, together with --driver sim\n"
+    "  --pinned-limit N     pinned host memory\n"
+    "  --host-limit N       pageable host memory. No limit at all: half of the memory\n"
+    "                       that this process may use, as host\n"
+    "  --disk DIR[:SIZE]    spill folder and quota, split at the last colon; may be repeated.\n"
+    "                       A folder with a colon in its name wants a size (0: no quota)\n"
+    "  --spec STRING        configuration string of the library; a flag overrides the same\n"
+    "                       part of it\n"
+    "  The smallest budget: host alone (or pinned alone) with 2M for each thread, so 2M with\n"
+    "  --threads 1, 4M with --threads 2; every other tier is 0 or at least 1M. All three\n"
+    "  tiers: device 1M, pinned 1M, host 1536K for each thread. Device alone does not do.\n"
+    "running\n"
+    "  --mode hold          both tables are held in buffers before the join (the only mode)\n"
+    "  --threads N          1 to 256; not given: one a CPU, fewer when budgets are small\n"
+    "  --io KIND            auto, uring, threads\n"
+    "  --driver KIND        auto, cuda, sim\n"
+    "  --verify             afterwards, compare with a sort-merge join (outside the budgets)\n"
+    "  --json               the result as one JSON object\n"
+    "  --help               this text\n"
+    "\n"
+    "exit status: 0 the answer was printed (and verified); 2 bad arguments; 1 everything else\n";
+
+/* What the command line said, before it is checked as a whole. */
+struct raw {
+    const char *scale_factor, *mode, *threads, *io, *driver, *spec;
+    const char *limits[3]; /* by spw_tier */
+    const char *disks[SPW_SPEC_FOLDERS_MAX];
+    unsigned n_disks;
+};
+
+int join_parse_size(const char *text, uint64_t *bytes)
+{
+    static const char suffixes[] = "KMGT";
+    uint64_t value = 0;
+    unsigned shift = 0;
+    const char *at = text;
+    for (; *at >= '0' && *at <= '9'; at++) {
+        if (value > (UINT64_MAX - 9) / 10)
+            return -1;
+        value = value * 10 + (uint64_t)(*at - '0');
+    }
+    if (at == text)
+        return -1;
+    if (*at != 0) {
+        const char *suffix = strchr(suffixes, *at);
+        if (suffix == NULL || at[1] != 0)
+            return -1;
+        shift = 10 * (unsigned)(suffix - suffixes + 1);
+    }
+    if (value > (uint64_t)INT64_MAX >> shift)
+        return -1;
+    *bytes = value << shift;
+    return 0;
+}
+
+static int usage(struct eng_error *error, const char *flag, const char *value, const char *wanted)
+{
+    return eng_fail(error, ENG_USAGE, "%s %s: %s", flag, value, wanted);
+}
+
+/* Sets the text of a flag; NULL when there is no such flag with a value. */
+static const char **find_value(struct raw *raw, struct join_options *options, const char *name, size_t length)
+{
+    const struct {
+        const char *name;
+        const char **value;
+    } flags[] = {
+        {"--lineitem", &options->lineitem},    {"--partsupp", &options->partsupp},
+        {"--write", &options->write},          {"--scale-factor", &raw->scale_factor},
+        {"--mode", &raw->mode},                {"--device-limit", &raw->limits[SPW_TIER_DEVICE]},
+        {"--threads", &raw->threads},          {"--pinned-limit", &raw->limits[SPW_TIER_PINNED_HOST]},
+        {"--io", &raw->io},                    {"--host-limit", &raw->limits[SPW_TIER_HOST]},
+        {"--driver", &raw->driver},            {"--spec", &raw->spec},
+    };
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
+        if (strlen(flags[i].name) == length && memcmp(flags[i].name, name, length) == 0)
+            return flags[i].value;
+    }
+    if (length == 6 && memcmp(name, "--disk", 6) == 0 && raw->n_disks < SPW_SPEC_FOLDERS_MAX)
+        return &raw->disks[raw->n_disks++];
+    return NULL;
+}
+
+static int read_flags(int argc, char *const argv[], struct raw *raw, struct join_options *options,
+                      struct eng_error *error)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *name = argv[i];
+        const char *equals = strchr(name, '=');
+        if (strcmp(name, "--verify") == 0) {
+            options->verify = 1;
+        } else if (strcmp(name, "--json") == 0) {
+            options->json = 1;
+        } else if (strcmp(name, "--help") == 0) {
+            options->help = 1;
+        } else {
+            size_t length = equals != NULL ? (size_t)(equals - name) : strlen(name);
+            const char **value = find_value(raw, options, name, length);
+            if (value == NULL && raw->n_disks == SPW_SPEC_FOLDERS_MAX && strncmp(name, "--disk", length) == 0)
+                return eng_fail(error, ENG_USAGE, "--disk may be given %u times", SPW_SPEC_FOLDERS_MAX);
+            if (value == NULL)
+                return eng_fail(error, ENG_USAGE, "unknown argument '%s' (--help lists all)", name);
+            if (equals == NULL && i + 1 == argc)
+                return eng_fail(error, ENG_USAGE, "%s wants a value", name);
+            *value = equals != NULL ? equals + 1 : argv[++i];
+            if (**value == 0)
+                return eng_fail(error, ENG_USAGE, "%.*s wants a value", (int)length, name);
+        }
+    }
+    return 0;
+}
+
+static int read_input(const struct raw *raw, struct join_options *options, struct eng_error *error)
+{
+    char *end;
+    if (raw->mode != NULL && strcmp(raw->mode, "hold") != 0)
+        return usage(error, "--mode", raw->mode, "the only mode is hold");
+    if (raw->scale_factor == NULL) {
+        if (options->lineitem == NULL || options->partsupp == NULL)
+            return eng_fail(error, ENG_USAGE,
+                            "no input: --scale-factor F, or --lineitem DIR and --partsupp DIR (--help lists all)");
+        if (options->write != NULL)
+            return eng_fail(error, ENG_USAGE, "--write keeps generated tables: it wants --scale-factor");
+        return 0;
+    }
+    if (options->lineitem != NULL || options->partsupp != NULL)
+        return eng_fail(error, ENG_USAGE, "--scale-factor and folders of columns exclude each other");
+    errno = 0;
+    options->scale_factor = strtod(raw->scale_factor, &end);
+    if (end == raw->scale_factor || *end != 0 || errno != 0 || !isfinite(options->scale_factor) ||
+        options->scale_factor <= 0)
+        return usage(error, "--scale-factor", raw->scale_factor, "a number above 0 is wanted");
+    return 0;
+}
+
+static int read_threads(const struct raw *raw, struct join_options *options, struct eng_error *error)
+{
+    uint64_t threads;
+    if (raw->threads == NULL)
+        return 0;
+    if (join_parse_size(raw->threads, &threads) != 0 || threads < 1 || threads > THREADS_MAX)
+        return usage(error, "--threads", raw->threads, "a number from 1 to 256 is wanted");
+    options->threads = (unsigned)threads;
+    return 0;
+}
+
+static int apply_kinds(const struct raw *raw, spw_spec *spec, struct eng_error *error)
+{
+    static const char *const ios[] = {"auto", "uring", "threads"};
+    static const char *const drivers[] = {"auto", "cuda", "sim"};
+    unsigned i;
+    if (raw->io != NULL) {
+        for (i = 0; i < 3 && strcmp(raw->io, ios[i]) != 0; i++)
+            ;
+        if (i == 3)
+            return usage(error, "--io", raw->io, "auto, uring or threads is wanted");
+        spec->io = (spw_io_kind)i;
+    }
+    if (raw->driver != NULL) {
+        for (i = 0; i < 3 && strcmp(raw->driver, drivers[i]) != 0; i++)
+            ;
+        if (i == 3)
+            return usage(error, "--driver", raw->driver, "auto, cuda or sim is wanted");
+        spec->driver = (spw_driver_kind)i;
+    }
+    return 0;
+}
+
+static int apply_limits(const struct raw *raw, spw_spec *spec, struct eng_error *error)
+{
+    static const char *const flags[3] = {"--device-limit", "--pinned-limit", "--host-limit"};
+    int any = 0;
+    for (unsigned tier = 0; tier < 3; tier++) {
+        uint64_t bytes;
+        if (raw->limits[tier] != NULL) {
+            if (join_parse_size(raw->limits[tier], &bytes) != 0)
+                return usage(error, flags[tier], raw->limits[tier], "bytes are wanted (1024, 64M, 1G; 0: no such tier)");
+            spec->n_pools[tier] = bytes > 0;
+            spec->pools[tier][0] = (spw_spec_pool){bytes, 0};
+            any = 1;
+        }
+        any |= spec->n_pools[tier] > 0;
+    }
+    if (!any) {
+        spec->n_pools[SPW_TIER_HOST] = 1;
+        spec->pools[SPW_TIER_HOST][0] = (spw_spec_pool){eng_memory_allowed() / 2 / 4096 * 4096, 0};
+    }
+    return 0;
+}
+
+static int apply_disks(const struct raw *raw, spw_spec *spec, struct eng_error *error)
+{
+    if (raw->n_disks > 0)
+        spec->n_folders = 0;
+    for (unsigned i = 0; i < raw->n_disks; i++) {
+        const char *text = raw->disks[i], *colon = strrchr(text, ':');
+        spw_spec_folder *folder = &spec->folders[spec->n_folders++];
+        folder->path = text;
+        folder->path_length = colon != NULL ? (size_t)(colon - text) : strlen(text);
+        folder->quota_bytes = 0;
+        if (colon != NULL && join_parse_size(colon + 1, &folder->quota_bytes) != 0)
+            return usage(error, "--disk", text, "behind the last colon a size is wanted (500G; 0: no quota)");
+        if (folder->path_length == 0)
+            return usage(error, "--disk", text, "a folder is wanted");
+        if (memchr(text, ',', folder->path_length) != NULL || memchr(text, ';', folder->path_length) != NULL)
+            return usage(error, "--disk", text, "a folder with ',' or ';' in its name cannot be written in a "
+                                                "configuration string");
+    }
+    return 0;
+}
+
+/* Writes spec as text and reads it back, so that what the library gets is what was planned with. */
+static int settle_spec(struct join_options *options, struct eng_error *error)
+{
+    size_t length = spw_spec_format(&options->spec, NULL, 0);
+    options->spec_text = malloc(length + 1);
+    if (options->spec_text == NULL)
+        return eng_fail(error, ENG_FAILED, "out of memory");
+    (void)spw_spec_format(&options->spec, options->spec_text, length + 1);
+    int code = spw_spec_parse(options->spec_text, &options->spec);
+    if (code == 0)
+        return 0;
+    (void)eng_fail_library(error, code, "the budgets make no valid configuration (%s)", options->spec_text);
+    error->status = ENG_USAGE;
+    free(options->spec_text);
+    return -1;
+}
+
+int join_options_parse(int argc, char *const argv[], struct join_options *options, struct eng_error *error)
+{
+    struct raw raw;
+    memset(&raw, 0, sizeof raw);
+    memset(options, 0, sizeof *options);
+    if (read_flags(argc, argv, &raw, options, error) != 0)
+        return -1;
+    if (options->help)
+        return 0;
+    spw_spec_init(&options->spec);
+    options->spec.n_pools[SPW_TIER_DEVICE] = 0; /* a tier that nobody names is absent */
+    if (raw.spec != NULL) {
+        int code = spw_spec_parse(raw.spec, &options->spec);
+        if (code != 0) {
+            (void)eng_fail_library(error, code, "--spec");
+            error->status = ENG_USAGE;
+            return -1;
+        }
+    }
+    if (read_input(&raw, options, error) != 0 || read_threads(&raw, options, error) != 0 ||
+        apply_kinds(&raw, &options->spec, error) != 0 || apply_limits(&raw, &options->spec, error) != 0 ||
+        apply_disks(&raw, &options->spec, error) != 0)
+        return -1;
+    return settle_spec(options, error);
+}
+
+void join_options_finish(struct join_options *options)
+{
+    free(options->spec_text);
+    options->spec_text = NULL;
+}

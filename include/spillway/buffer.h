@@ -1,0 +1,137 @@
+/* Buffers: payloads that live in whichever tier has room, and the maps through which their bytes are reached.
+ *
+ * A buffer begins unsealed: it belongs to its producer, can be written, cannot be retained, and is never pushed out. Seal
+ * makes its content immutable and the buffer a candidate for spilling whenever it is not mapped. Mapping brings the bytes
+ * to a place and holds them there; unmap lets go.
+ *
+ *     admit or alloc --> unsealed --seal--> sealed --release of the last reference--> gone
+ *                        (map READ|WRITE)   (map READ)
+ *
+ * Threads: every call may be made from any thread at any time, except that one view must not be used by two threads at
+ * once. Ownership: admit and alloc give the caller one reference; retain adds one; release gives one back.
+ */
+#ifndef SPILLWAY_BUFFER_H
+#define SPILLWAY_BUFFER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <spillway/error.h>
+#include <spillway/export.h>
+#include <spillway/manager.h>
+#include <spillway/place.h>
+#include <spillway/wait.h>
+
+SPW_BEGIN_DECLS
+
+typedef struct spw_buffer spw_buffer;
+typedef struct spw_stream spw_stream; /* opaque: a CUstream, or a stream of the simulated device */
+
+#define SPW_NOWAIT 0x1u /* neither evict nor wait: SPW_EAGAIN instead. For progress threads */
+
+/* Options of spw_admit. */
+typedef struct spw_admit_options {
+    size_t struct_size;
+    spw_place prefer; /* first place tried; SPW_PLACE_NONE: the best that exists */
+    spw_place lowest; /* last place tried, and the one whose coldest buffers go to disk when all are full;
+                         SPW_PLACE_NONE: the lowest memory tier that exists */
+    uint32_t flags;   /* 0 or SPW_NOWAIT */
+    const char *tag;  /* who holds it, for messages and statistics: at most 31 bytes, copied; NULL: "" */
+    spw_wait_options wait;
+} spw_admit_options;
+
+/* Options of spw_alloc. */
+typedef struct spw_alloc_options {
+    size_t struct_size;
+    uint32_t flags; /* 0 or SPW_NOWAIT */
+    const char *tag;
+    spw_wait_options wait;
+} spw_alloc_options;
+
+SPW_API void spw_admit_options_init(spw_admit_options *options);
+SPW_API void spw_alloc_options_init(spw_alloc_options *options);
+
+/* Takes in a buffer of bytes (content undefined, contiguous) in the first of device, pinned_host and host that has room,
+ * pushing nobody out. Only when all of them are full it waits, while the coldest sealed buffers of the lowest go to
+ * disk. Never causes a copy from device to pinned_host (origin: RapidsMPF's "a spill that never needs to spill").
+ * options NULL means the defaults. bytes may be 0.
+ * Errors: SPW_ENOMEM (deadline), SPW_EAGAIN (NOWAIT), SPW_ETOOBIG (no pool can ever hold it), SPW_ENOMETA,
+ * SPW_ECANCELED, SPW_ENOSPC or SPW_EIO (nothing can be pushed to disk). On error *out is NULL. Since 0.1. */
+SPW_API SPW_MUST_CHECK int spw_admit(spw_manager *manager, size_t bytes, const spw_admit_options *options,
+                                     spw_buffer **out);
+
+/* Allocates a buffer in a memory place and nowhere else, evicting colder buffers of that place as needed and waiting
+ * until the deadline. Errors as spw_admit, and SPW_EINVAL when the place does not exist, SPW_EFRAG when enough bytes are
+ * free but pinned memory leaves no hole. Since 0.1. */
+SPW_API SPW_MUST_CHECK int spw_alloc(spw_manager *manager, spw_place place, size_t bytes,
+                                     const spw_alloc_options *options, spw_buffer **out);
+
+/* Makes the content immutable and the buffer spillable when it is not mapped. SPW_ESEALED when it is sealed already,
+ * SPW_EMAPPED while it is mapped for writing. Does not block. Since 0.1. */
+SPW_API SPW_MUST_CHECK int spw_buffer_seal(spw_buffer *buffer);
+
+/* Adds a reference to a sealed buffer. SPW_EINVAL when it is not sealed. Does not block. Since 0.1. */
+SPW_API SPW_MUST_CHECK int spw_buffer_retain(spw_buffer *buffer);
+
+/* Gives a reference back; the last one frees the payload in every tier once its last use on a stream has completed.
+ * SPW_EMAPPED, and nothing happens, when it is the last and a view is still open. SPW_EBADHANDLE for a handle that was
+ * freed already. NULL is a no-op. Does not block. Since 0.1. */
+SPW_API int spw_buffer_release(spw_buffer *buffer);
+
+/* Size in bytes, as asked for. Since 0.1. */
+SPW_API size_t spw_buffer_size(const spw_buffer *buffer);
+
+/* Where the bytes lie at this moment: the lowest place among its pieces (SPW_DISK when any piece is on disk only).
+ * Another thread may change it at once unless the caller holds a map. Since 0.1. */
+SPW_API spw_place spw_buffer_place(const spw_buffer *buffer);
+
+/* Its tag, never NULL, valid as long as the buffer. Since 0.1. */
+SPW_API const char *spw_buffer_tag(const spw_buffer *buffer);
+
+/* Copies bytes from src (CPU memory) into an unsealed buffer at offset, wherever it lies, device included; the way to
+ * fill an admitted buffer whose place the CPU cannot address. Blocks until the copy is done. SPW_ESEALED when sealed,
+ * SPW_EINVAL when offset + bytes is beyond its size, SPW_EDEVICE. Since 0.1. */
+SPW_API SPW_MUST_CHECK int spw_buffer_write(spw_buffer *buffer, size_t offset, const void *src, size_t bytes);
+
+/* Map flags. */
+#define SPW_MAP_READ 0x01u
+#define SPW_MAP_WRITE 0x02u   /* unsealed buffers only */
+#define SPW_MAP_DISCARD 0x04u /* with WRITE: the old content is not needed and is not moved */
+#define SPW_MAP_NOMOVE 0x08u  /* SPW_EWRONGTIER instead of moving the bytes */
+#define SPW_MAP_HERE 0x10u    /* map wherever the bytes lie in memory; place is only asked when they are on disk */
+#define SPW_MAP_NOWAIT 0x20u  /* neither evict, nor read from disk, nor wait: SPW_EAGAIN instead */
+
+/* Options of spw_map. */
+typedef struct spw_map_options {
+    size_t struct_size;
+    spw_stream *stream; /* use in stream order on the device; NULL: the data is there when the call returns */
+    spw_wait_options wait;
+} spw_map_options;
+
+SPW_API void spw_map_options_init(spw_map_options *options);
+
+/* An open map. data is a device address when place is a device: the CPU must not touch it. */
+typedef struct spw_view {
+    void *data;
+    size_t size;
+    spw_place place;
+    uint32_t flags;
+    void *reserved[2];
+} spw_view;
+
+/* Makes the whole payload addressable at place, contiguous, and holds it there until spw_unmap. If the bytes lie
+ * elsewhere they are moved (reserving room may evict colder buffers and wait); bytes read back from disk are checked
+ * against what was written. Several maps of one buffer may be open, all at one place.
+ * Errors: SPW_EWRONGTIER (NOMOVE), SPW_EMAPPED (mapped elsewhere at this moment), SPW_ESEALED (WRITE), SPW_EINVAL (no
+ * READ or WRITE; a place that does not exist), SPW_ECORRUPT (this buffer is lost, others are not), SPW_EIO, and those of
+ * spw_alloc. On error nothing is mapped and the bytes are where they were. Since 0.1. */
+SPW_API SPW_MUST_CHECK int spw_map(spw_buffer *buffer, spw_place place, uint32_t flags, const spw_map_options *options,
+                                   spw_view *view);
+
+/* Closes a view. With a stream (device views) the next move waits for what the stream has been given so far; the call
+ * itself does not block. SPW_EBADHANDLE when the view is not open on this buffer. Since 0.1. */
+SPW_API int spw_unmap(spw_buffer *buffer, spw_view *view, spw_stream *stream);
+
+SPW_END_DECLS
+
+#endif

@@ -1,0 +1,71 @@
+/* The manager: owns the memory of all tiers, the spill files and the thread that moves bytes between them.
+ *
+ * Threads: every call may be made from any thread, but for spw_manager_destroy, which must be the last.
+ * Ownership: the caller owns the manager; buffers belong to it and must be released before it is destroyed.
+ *
+ * Life cycle: spw_options_init -> spw_manager_create -> (buffers) -> spw_manager_destroy.
+ */
+#ifndef SPILLWAY_MANAGER_H
+#define SPILLWAY_MANAGER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <spillway/error.h>
+#include <spillway/export.h>
+#include <spillway/place.h>
+
+SPW_BEGIN_DECLS
+
+typedef struct spw_manager spw_manager;
+
+/* Receives one line (no newline) about something worth knowing that is no error: a fallback taken, a limit met. level
+ * is 1 (error), 2 (warning), 3 (info) or 4 (debug). May be called from any thread of the library; must not call back
+ * into it. */
+typedef void (*spw_log_fn)(void *arg, int level, const char *line);
+
+/* How to create a manager. Precedence for each part: field here, then spec string, then environment variable. */
+typedef struct spw_options {
+    size_t struct_size;
+    const char *spec;           /* configuration string (spec.h); NULL: $SPILLWAY_SPEC, else the defaults. Copied */
+    int64_t default_timeout_ms; /* for SPW_TIMEOUT_DEFAULT; initialised to 60000 */
+    spw_log_fn log;             /* NULL: warnings and errors go to stderr */
+    void *log_arg;
+} spw_options;
+
+/* Sets every field to its default. Since 0.1. */
+SPW_API void spw_options_init(spw_options *options);
+
+/* Creates a manager: parses the configuration, reserves all memory (all or nothing), opens the spill folders and starts
+ * the mover thread unless threads=0. options NULL means the defaults. Blocks on the file system.
+ * Errors: SPW_ESPEC (the string), SPW_EINVAL (options, folders that others can write to), SPW_ENOMEM (the system
+ * refuses the memory), SPW_EDEVICE or SPW_ENOTSUP (the driver asked for is not there), SPW_EIO (a folder cannot be
+ * used). On error *out is NULL and nothing is left behind. Since 0.1. */
+SPW_API SPW_MUST_CHECK int spw_manager_create(const spw_options *options, spw_manager **out);
+
+/* Destroys a manager without live buffers: waits for moves in flight, ends the threads, removes the spill files, frees
+ * all memory. SPW_EBUSY while buffers are live: the detail lists them by tag, and nothing is freed. NULL is a no-op.
+ * Since 0.1. */
+SPW_API SPW_MUST_CHECK int spw_manager_destroy(spw_manager *manager);
+
+/* The same, but live buffers are dropped and their handles poisoned: waits end with SPW_ESHUTDOWN, and any later use of
+ * a handle is undefined. For exits on a fatal error. Since 0.1. */
+SPW_API void spw_manager_destroy_force(spw_manager *manager);
+
+/* Sets the budget of a place (SPW_DEVICE, SPW_PINNED_HOST, SPW_HOST, SPW_DISK or SPW_META), in bytes, at most the size
+ * of its pools. Never blocks. Lowering it below what is committed makes the excess overbooked: nothing new is granted
+ * until committed is below the budget again, and spilling starts as soon as somebody asks. SPW_EINVAL for a place that
+ * does not exist or a budget above its pools. Since 0.1. */
+SPW_API SPW_MUST_CHECK int spw_set_budget(spw_manager *manager, spw_place place, uint64_t bytes);
+
+/* Budget of a place in bytes, 0 when the place does not exist. Since 0.1. */
+SPW_API uint64_t spw_budget(spw_manager *manager, spw_place place);
+
+/* Runs moves and completions that are due, for at most max_ns nanoseconds (0: one round, without waiting). With
+ * threads=0 this is the only thing that moves bytes, besides calls that wait, which drive it themselves; with a mover
+ * thread it does nothing. Returns 1 when work is left, 0 when idle, or an error. Since 0.1. */
+SPW_API SPW_MUST_CHECK int spw_progress(spw_manager *manager, uint64_t max_ns);
+
+SPW_END_DECLS
+
+#endif

@@ -1,0 +1,78 @@
+/* Statistics: what is where, what moved, and what it cost.
+ *
+ * Exact for tiers and pools at the moment of the snapshot; event counters only ever grow.
+ *
+ * Threads: any. Ownership: snapshots are plain values of the caller.
+ */
+#ifndef SPILLWAY_STATS_H
+#define SPILLWAY_STATS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <spillway/error.h>
+#include <spillway/export.h>
+#include <spillway/manager.h>
+#include <spillway/place.h>
+
+SPW_BEGIN_DECLS
+
+/* One tier. All in bytes unless named otherwise. */
+typedef struct spw_tier_stats {
+    uint64_t budget_bytes;
+    uint64_t committed_bytes;  /* allocated, reserved and in flight: never above the budget, but for a lowered one */
+    uint64_t peak_bytes;       /* highest committed_bytes so far */
+    uint64_t free_bytes;       /* budget not committed */
+    uint64_t largest_free_bytes; /* largest contiguous hole; 0 for disk and meta */
+    uint64_t allocs;           /* granted requests */
+    uint64_t alloc_bytes;
+    uint64_t admits;           /* the part of them that spw_admit placed here */
+    uint64_t admit_bytes;
+    uint64_t fallback_allocs;  /* served by a pool above the preferred one, because that was full */
+    uint64_t fail_budget;      /* tries refused by the budget */
+    uint64_t fail_fragmented;  /* tries refused for want of a contiguous hole */
+    uint64_t spill_bytes;      /* moved out of this tier, downward, to make room */
+    uint64_t drop_bytes;       /* evicted without a write, since a valid copy lay below */
+} spw_tier_stats;
+
+/* One edge: bytes moved from one tier to another, counted from source to final place. */
+typedef struct spw_edge_stats {
+    uint64_t copies;
+    uint64_t bytes;
+    uint64_t ns; /* time from start to completion, summed over copies (several run at once) */
+} spw_edge_stats;
+
+typedef struct spw_stats {
+    size_t struct_size;
+    spw_tier_stats tiers[SPW_TIER_COUNT];
+    spw_edge_stats edges[SPW_TIER_COUNT][SPW_TIER_COUNT]; /* [source][destination] */
+    uint64_t disk_written_bytes; /* given to the kernel, block padding included */
+    uint64_t disk_read_bytes;
+    uint64_t disk_allocated_bytes; /* size of the spill files now */
+    uint64_t waits;              /* requests that had to wait */
+    uint64_t wait_ns;
+    uint64_t wait_timeouts;
+    uint64_t spill_failures;     /* victims that could not be written and stayed where they were */
+    uint64_t corrupt_pieces;     /* reads whose checksum did not match */
+    uint64_t buffers;            /* live handles */
+    uint32_t io_is_uring;        /* 1: io_uring; 0: threads, or no disk tier */
+    uint32_t io_is_direct;       /* 1: every spill folder takes O_DIRECT */
+} spw_stats;
+
+/* Takes a snapshot. stats->struct_size must be set (SPW_STATS_INIT does it). SPW_EINVAL otherwise. Never blocks for
+ * longer than it takes to copy the counters. Since 0.1. */
+#define SPW_STATS_INIT { sizeof(spw_stats), {{0}}, {{{0}}}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+SPW_API SPW_MUST_CHECK int spw_stats_snapshot(spw_manager *manager, spw_stats *stats);
+
+typedef enum spw_stats_format { SPW_STATS_TEXT = 0, SPW_STATS_JSON = 1 } spw_stats_format;
+
+/* Receives a part of the dump. Returns 0 to go on; anything else ends the dump, which then returns SPW_EIO. */
+typedef int (*spw_writer)(void *arg, const char *bytes, size_t length);
+
+/* Writes a snapshot as aligned text in human units, or as one JSON object with exact integers. The writer is called
+ * without locks. SPW_EINVAL for an unknown format. Since 0.1. */
+SPW_API SPW_MUST_CHECK int spw_stats_dump(spw_manager *manager, spw_stats_format format, spw_writer writer, void *arg);
+
+SPW_END_DECLS
+
+#endif

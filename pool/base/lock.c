@@ -1,0 +1,128 @@
+/* Ranked locks. The order check keeps a small stack of held ranks per thread. */
+#include "pool/base/lock.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#ifndef NDEBUG
+static _Thread_local enum spw__rank held_ranks[16];
+static _Thread_local unsigned n_held;
+
+static void check_push(const struct spw__mutex *mutex)
+{
+    if (n_held == 16 || (n_held && held_ranks[n_held - 1] >= mutex->rank)) {
+        (void)fprintf(stderr, "spillway: lock of rank %d taken while one of rank %d is held\n", (int)mutex->rank,
+                      n_held ? (int)held_ranks[n_held - 1] : 0);
+        abort();
+    }
+    held_ranks[n_held++] = mutex->rank;
+}
+
+static void check_pop(const struct spw__mutex *mutex)
+{
+    spw__mutex_assert_held(mutex);
+    for (unsigned i = n_held; i-- > 0;)
+        if (held_ranks[i] == mutex->rank) {
+            for (; i + 1 < n_held; i++)
+                held_ranks[i] = held_ranks[i + 1];
+            n_held--;
+            return;
+        }
+}
+#endif
+
+void spw__mutex_init(struct spw__mutex *mutex, enum spw__rank rank)
+{
+    (void)pthread_mutex_init(&mutex->mutex, NULL);
+    mutex->rank = rank;
+    mutex->held = 0;
+}
+
+void spw__mutex_finish(struct spw__mutex *mutex)
+{
+    (void)pthread_mutex_destroy(&mutex->mutex);
+}
+
+void spw__mutex_lock(struct spw__mutex *mutex)
+{
+#ifndef NDEBUG
+    check_push(mutex);
+#endif
+    (void)pthread_mutex_lock(&mutex->mutex);
+#ifndef NDEBUG
+    mutex->holder = pthread_self();
+    mutex->held = 1;
+#endif
+}
+
+void spw__mutex_unlock(struct spw__mutex *mutex)
+{
+#ifndef NDEBUG
+    check_pop(mutex);
+    mutex->held = 0;
+#endif
+    (void)pthread_mutex_unlock(&mutex->mutex);
+}
+
+void spw__mutex_assert_held(const struct spw__mutex *mutex)
+{
+#ifndef NDEBUG
+    if (!mutex->held || !pthread_equal(mutex->holder, pthread_self())) {
+        (void)fprintf(stderr, "spillway: lock of rank %d is not held by its user\n", (int)mutex->rank);
+        abort();
+    }
+#else
+    (void)mutex;
+#endif
+}
+
+void spw__cond_init(struct spw__cond *cond)
+{
+    pthread_condattr_t attr;
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&cond->cond, &attr);
+    (void)pthread_condattr_destroy(&attr);
+}
+
+void spw__cond_finish(struct spw__cond *cond)
+{
+    (void)pthread_cond_destroy(&cond->cond);
+}
+
+int spw__cond_wait(struct spw__cond *cond, struct spw__mutex *mutex, long long timeout_ns)
+{
+    int rc;
+#ifndef NDEBUG
+    check_pop(mutex);
+    mutex->held = 0;
+#endif
+    if (timeout_ns < 0) {
+        rc = pthread_cond_wait(&cond->cond, &mutex->mutex);
+    } else {
+        struct timespec until;
+        (void)clock_gettime(CLOCK_MONOTONIC, &until);
+        const long long ns = until.tv_nsec + timeout_ns % 1000000000;
+        until.tv_sec += (time_t)(timeout_ns / 1000000000 + ns / 1000000000);
+        until.tv_nsec = (long)(ns % 1000000000);
+        rc = pthread_cond_timedwait(&cond->cond, &mutex->mutex, &until);
+    }
+#ifndef NDEBUG
+    check_push(mutex);
+    mutex->holder = pthread_self();
+    mutex->held = 1;
+#endif
+    return rc == ETIMEDOUT ? ETIMEDOUT : 0;
+}
+
+void spw__cond_signal(struct spw__cond *cond)
+{
+    (void)pthread_cond_signal(&cond->cond);
+}
+
+void spw__cond_broadcast(struct spw__cond *cond)
+{
+    (void)pthread_cond_broadcast(&cond->cond);
+}

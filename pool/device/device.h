@@ -1,0 +1,70 @@
+/* One device, spoken to through the driver table: memory, streams, asynchronous copies, pooled events.
+ *
+ * The same code runs on CUDA's driver API and on the simulated driver (driver.h): this layer only turns their results
+ * into SPW_ codes and keeps the pools of events. Device addresses are plain numbers; the CPU must not touch them.
+ * Completion is found by polling events, never by callbacks. A sticky error is reported by every later call as
+ * SPW_EDEVICE with the driver's name of it.
+ *
+ * Threads: any; each call makes the device's context current first. No call blocks for longer than it takes to enqueue,
+ * but for open, close, alloc, free and synchronize.
+ */
+#ifndef SPW_DEVICE_DEVICE_H
+#define SPW_DEVICE_DEVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "pool/base/log.h"
+#include "pool/base/meta.h"
+
+#include <spillway/spec.h>
+
+struct spw__device;
+struct spw__event;        /* pooled */
+typedef void *spw__stream; /* CUstream, as the public opaque spw_stream */
+
+struct spw__device_config {
+    spw_driver_kind kind;  /* AUTO: CUDA when a device answers, else SPW_ENOTSUP (simulation is never slipped in) */
+    uint32_t device_id;
+    uint64_t capacity_bytes; /* memory of the simulated device */
+    const struct spw__log *log;
+    struct spw__meta *meta;
+};
+
+/* SPW_ENOTSUP: no such driver or no device; SPW_EDEVICE; SPW_ENOMEM; SPW_ENOMETA. */
+int spw__device_open(const struct spw__device_config *config, struct spw__device **out);
+void spw__device_close(struct spw__device *device); /* everything must have been given back; NULL is a no-op */
+
+bool spw__device_is_simulated(const struct spw__device *device);
+
+/* A plain allocation, aligned to 2 MiB at least where bytes is that large, else to 256. SPW_ENOMEM, SPW_EDEVICE. */
+int spw__device_alloc(struct spw__device *device, uint64_t bytes, uint64_t *address);
+int spw__device_free(struct spw__device *device, uint64_t address);
+
+int spw__device_stream_create(struct spw__device *device, spw__stream *out);
+int spw__device_stream_destroy(struct spw__device *device, spw__stream stream); /* waits for its work */
+
+/* Enqueue on stream (NULL: the default stream). Host memory should be registered, else the driver may copy
+ * synchronously. */
+int spw__device_copy_to(struct spw__device *device, spw__stream stream, uint64_t device_dst, const void *src,
+                        uint64_t bytes);
+int spw__device_copy_from(struct spw__device *device, spw__stream stream, void *dst, uint64_t device_src,
+                          uint64_t bytes);
+int spw__device_copy_within(struct spw__device *device, spw__stream stream, uint64_t device_dst, uint64_t device_src,
+                            uint64_t bytes);
+int spw__device_synchronize(struct spw__device *device, spw__stream stream); /* blocks until the stream is idle */
+
+/* Takes an event from the pool and records it on stream. */
+int spw__device_event_record(struct spw__device *device, spw__stream stream, struct spw__event **out);
+/* 0: done; SPW_EAGAIN: not yet; SPW_EDEVICE. Never blocks. */
+int spw__device_event_query(struct spw__device *device, struct spw__event *event);
+/* Makes what is enqueued on stream later wait for event; the CPU does not wait. */
+int spw__device_event_order(struct spw__device *device, spw__stream stream, struct spw__event *event);
+/* Gives the event back to the pool. NULL is a no-op. */
+void spw__device_event_put(struct spw__device *device, struct spw__event *event);
+
+/* Page-locks host memory for the driver. A failure is no error of Spillway: copies are slower. */
+int spw__device_host_register(struct spw__device *device, void *base, uint64_t bytes);
+void spw__device_host_unregister(struct spw__device *device, void *base);
+
+#endif

@@ -1,0 +1,247 @@
+/* Memory of a simulated device: addresses that the CPU cannot touch, the bytes behind them, and registered host memory.
+ *
+ * Two mappings of the same size. The reservation is PROT_NONE and never backed: its addresses are handed out, and a
+ * CPU that follows one dies. The backing holds the bytes at the same offsets. Capacity counts bytes; the mappings are
+ * larger, so that rounding each allocation up to pages costs addresses only. A handful of allocations is the norm (one
+ * per pool), so a sorted list and first fit do.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "pool/device/sim.h"
+
+#define SMALL_ALIGN  4096u          /* so that freed memory can go back page by page */
+#define LARGE_ALIGN  (2048u * 1024) /* from this size on, as CUDA's allocations are */
+#define CHARGE_UNIT  256u
+#define SLACK_BYTES  (1024ull * 1024 * 1024) /* addresses beyond twice the capacity */
+#define CAPACITY_MAX (1ull << 45)
+#define POISON       0xa5
+#define POISON_MAX   (16ull * 1024 * 1024) /* larger ones stay untouched: poison would make all of them resident */
+
+static uint64_t round_up(uint64_t value, uint64_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
+
+static char *map_aligned(uint64_t span, int protection)
+{
+    /* One unit more than needed, the ends cut off. */
+    char *raw = mmap(NULL, span + LARGE_ALIGN, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (raw == MAP_FAILED)
+        return NULL;
+    const uint64_t head = round_up((uintptr_t)raw, LARGE_ALIGN) - (uintptr_t)raw;
+    if (head)
+        (void)munmap(raw, head);
+    if (head < LARGE_ALIGN)
+        (void)munmap(raw + head + span, LARGE_ALIGN - head);
+    return raw + head;
+}
+
+int spw__sim_memory_init(struct CUctx_st *sim)
+{
+    if (sim->capacity > CAPACITY_MAX)
+        return -1;
+    sim->span = round_up(2 * sim->capacity + SLACK_BYTES, LARGE_ALIGN);
+    sim->reservation = map_aligned(sim->span, PROT_NONE);
+    sim->backing = map_aligned(sim->span, PROT_READ | PROT_WRITE);
+    if (!sim->reservation || !sim->backing)
+        return -1;
+    (void)madvise(sim->backing, sim->span, MADV_HUGEPAGE);
+    (void)madvise(sim->backing, sim->span, MADV_DONTFORK);
+    return 0;
+}
+
+static void free_ranges(struct spw__sim_range **list)
+{
+    while (*list) {
+        struct spw__sim_range *range = *list;
+        *list = range->next;
+        free(range);
+    }
+}
+
+void spw__sim_memory_finish(struct CUctx_st *sim)
+{
+    free_ranges(&sim->allocations);
+    free_ranges(&sim->registrations);
+    if (sim->backing)
+        (void)munmap(sim->backing, sim->span);
+    if (sim->reservation)
+        (void)munmap(sim->reservation, sim->span);
+}
+
+static uint64_t address_of(const struct CUctx_st *sim, uint64_t offset)
+{
+    return (uintptr_t)sim->reservation + offset;
+}
+
+/* The link to the allocation that holds offset, NULL if none does. */
+static struct spw__sim_range **find_locked(struct CUctx_st *sim, uint64_t offset)
+{
+    for (struct spw__sim_range **link = &sim->allocations; *link && (*link)->start <= offset; link = &(*link)->next)
+        if (offset - (*link)->start < (*link)->bytes)
+            return link;
+    return NULL;
+}
+
+void *spw__sim_translate_locked(const struct CUctx_st *sim, uint64_t address, uint64_t bytes)
+{
+    const uint64_t offset = address - (uintptr_t)sim->reservation; /* wraps to beyond the span below it */
+    if (offset >= sim->span)
+        return NULL;
+    for (const struct spw__sim_range *range = sim->allocations; range && range->start <= offset; range = range->next)
+        if (offset - range->start < range->bytes)
+            return range->freeing || bytes > range->bytes - (offset - range->start) ? NULL : sim->backing + offset;
+    return NULL;
+}
+
+bool spw__sim_is_host_locked(const struct CUctx_st *sim, const void *base, uint64_t bytes)
+{
+    const uintptr_t first = (uintptr_t)base, reserved = (uintptr_t)sim->reservation;
+    return base && bytes <= UINTPTR_MAX - first && (first >= reserved + sim->span || first + bytes <= reserved);
+}
+
+spw__cu_result spw__sim_mem_get_info(size_t *free_bytes, size_t *total_bytes)
+{
+    struct CUctx_st *sim;
+    const spw__cu_result result = spw__sim_enter(&sim);
+    if (result != SPW__CU_SUCCESS)
+        return result;
+    *free_bytes = sim->capacity - sim->used;
+    *total_bytes = sim->capacity;
+    spw__mutex_unlock(&sim->lock);
+    return SPW__CU_SUCCESS;
+}
+
+/* Puts range at the first gap of its span; false if there is none. */
+static bool place_locked(struct CUctx_st *sim, struct spw__sim_range *range, uint64_t align)
+{
+    uint64_t start = 0;
+    struct spw__sim_range **link = &sim->allocations;
+    for (; *link && (*link)->start < start + range->span; link = &(*link)->next)
+        start = round_up((*link)->start + (*link)->span, align);
+    if (start + range->span > sim->span)
+        return false;
+    range->start = start;
+    range->next = *link;
+    *link = range;
+    return true;
+}
+
+static spw__cu_result alloc_locked(struct CUctx_st *sim, struct spw__sim_range *range)
+{
+    const spw__cu_result fault = spw__sim_fault_locked(sim, SPW__FAULT_DEVICE_ALLOC);
+    if (fault != SPW__CU_SUCCESS)
+        return fault;
+    if (range->bytes > sim->capacity - sim->used)
+        return SPW__CU_ERROR_OUT_OF_MEMORY;
+    const uint64_t align = range->bytes >= LARGE_ALIGN ? LARGE_ALIGN : SMALL_ALIGN;
+    range->span = round_up(range->bytes, align);
+    if (!place_locked(sim, range, align))
+        return SPW__CU_ERROR_OUT_OF_MEMORY;
+    sim->used += range->bytes;
+    return SPW__CU_SUCCESS;
+}
+
+spw__cu_result spw__sim_mem_alloc(spw__cu_deviceptr *address, size_t bytes)
+{
+    struct CUctx_st *sim;
+    if (bytes == 0)
+        return SPW__CU_ERROR_INVALID_VALUE;
+    if (bytes > CAPACITY_MAX)
+        return SPW__CU_ERROR_OUT_OF_MEMORY;
+    struct spw__sim_range *range = calloc(1, sizeof *range);
+    if (!range)
+        return SPW__CU_ERROR_OUT_OF_MEMORY;
+    range->bytes = round_up(bytes, CHARGE_UNIT);
+    spw__cu_result result = spw__sim_enter(&sim);
+    if (result == SPW__CU_SUCCESS) {
+        result = alloc_locked(sim, range);
+        spw__mutex_unlock(&sim->lock);
+    }
+    if (result != SPW__CU_SUCCESS) {
+        free(range);
+        return result;
+    }
+    /* Nobody else knows the range yet, so its fields can be read and its bytes written without the lock. */
+    if (range->bytes <= POISON_MAX)
+        memset(sim->backing + range->start, POISON, range->bytes);
+    *address = address_of(sim, range->start);
+    return SPW__CU_SUCCESS;
+}
+
+/* As CUDA's, waits for the work that uses the memory. After a sticky error it is freed nonetheless, and the error
+ * returned. */
+spw__cu_result spw__sim_mem_free(spw__cu_deviceptr address)
+{
+    struct CUctx_st *sim;
+    spw__cu_result result = SPW__CU_ERROR_INVALID_VALUE;
+    if (spw__sim_ctx_get_current(&sim) != SPW__CU_SUCCESS || !sim)
+        return SPW__CU_ERROR_INVALID_CONTEXT;
+    if (address == 0)
+        return SPW__CU_SUCCESS;
+    spw__mutex_lock(&sim->lock);
+    const uint64_t offset = address - (uintptr_t)sim->reservation;
+    struct spw__sim_range **link = find_locked(sim, offset);
+    struct spw__sim_range *range = link ? *link : NULL;
+    if (range && range->start == offset && !range->freeing) {
+        range->freeing = true; /* enqueued copies still run, new ones are refused */
+        while (spw__sim_in_use_locked(sim, range->start, range->bytes))
+            (void)spw__cond_wait(&sim->progress, &sim->lock, -1);
+        spw__mutex_unlock(&sim->lock);
+        (void)madvise(sim->backing + range->start, range->span, MADV_DONTNEED);
+        spw__mutex_lock(&sim->lock);
+        link = find_locked(sim, offset);
+        *link = range->next;
+        sim->used -= range->bytes;
+        free(range);
+        result = sim->sticky;
+    }
+    spw__mutex_unlock(&sim->lock);
+    return result;
+}
+
+spw__cu_result spw__sim_mem_host_register(void *base, size_t bytes, unsigned flags)
+{
+    struct CUctx_st *sim;
+    (void)flags; /* every simulated registration is portable */
+    struct spw__sim_range *added = calloc(1, sizeof *added);
+    if (!added)
+        return SPW__CU_ERROR_OUT_OF_MEMORY;
+    spw__cu_result result = spw__sim_enter(&sim);
+    if (result == SPW__CU_SUCCESS) {
+        *added = (struct spw__sim_range){sim->registrations, (uintptr_t)base, bytes, bytes, false};
+        if (bytes == 0 || !spw__sim_is_host_locked(sim, base, bytes))
+            result = SPW__CU_ERROR_INVALID_VALUE;
+        for (const struct spw__sim_range *other = sim->registrations; other; other = other->next)
+            if (added->start < other->start + other->bytes && other->start < added->start + bytes)
+                result = SPW__CU_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+        if (result == SPW__CU_SUCCESS)
+            sim->registrations = added;
+        spw__mutex_unlock(&sim->lock);
+    }
+    if (result != SPW__CU_SUCCESS)
+        free(added);
+    return result;
+}
+
+spw__cu_result spw__sim_mem_host_unregister(void *base)
+{
+    struct CUctx_st *sim;
+    spw__cu_result result = spw__sim_enter(&sim);
+    if (result != SPW__CU_SUCCESS)
+        return result;
+    struct spw__sim_range **link = &sim->registrations;
+    while (*link && (*link)->start != (uintptr_t)base)
+        link = &(*link)->next;
+    struct spw__sim_range *range = *link;
+    if (range) {
+        *link = range->next;
+        free(range);
+    } else {
+        result = SPW__CU_ERROR_HOST_MEMORY_NOT_REGISTERED;
+    }
+    spw__mutex_unlock(&sim->lock);
+    return result;
+}

@@ -1,0 +1,433 @@
+/* The configuration grammar: from text to spw_spec. docs/spec.md describes it.
+ *
+ * One cursor walks the text once; every failure names the byte it stopped at and what would have been right there.
+ * Neighbours: spec_keys.h (the table of keys), spec_format.c (from spw_spec to text, and routing).
+ */
+#include "pool/spec.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "pool/base/error.h"
+#include "pool/spec_keys.h"
+
+/* The bounds of ge.flowGraphMemMaxSize, as documented. Sections keep the lower ones and the limit's. */
+#define POOL_MIN UINT64_C(1024)
+#define LIMIT_MAX (UINT64_C(2) << 30)
+#define BARE_MAX (UINT64_C(256) << 30) /* of one pool, and of all together */
+#define POOL_DEFAULT (UINT64_C(10) << 30)
+
+#define POOLS(tier) SPW__SPEC_KIND_POOLS, SPW__SPEC_##tier, SPW_TIER_##tier, 0, NULL, NULL
+#define BYTES(section, name) SPW__SPEC_KIND_BYTES, SPW__SPEC_##section, offsetof(spw_spec, name), 0, NULL, NULL
+#define NUMBER(section, name, max)                                                                                     \
+    SPW__SPEC_KIND_NUMBER, SPW__SPEC_##section, offsetof(spw_spec, name), max, NULL, "a number from 0 to " #max
+#define CHOICE(section, name, max, text, ...)                                                                          \
+    SPW__SPEC_KIND_CHOICE, SPW__SPEC_##section, offsetof(spw_spec, name), max, (const char *const[]){__VA_ARGS__}, text
+
+const struct spw__spec_key spw__spec_keys[SPW__SPEC_N_KEYS] = {
+    {"device", POOLS(DEVICE)},
+    {"device_id", NUMBER(DEVICE_ID, device_id, 255)},
+    {"pinned", POOLS(PINNED_HOST)},
+    {"pinned_host", POOLS(PINNED_HOST)},
+    {"host", POOLS(HOST)},
+    {"disk", SPW__SPEC_KIND_FOLDERS, SPW__SPEC_DISK, 0, 0, NULL, NULL},
+    {"meta", BYTES(META, meta_bytes)},
+    {"staging", BYTES(STAGING, staging_bytes)},
+    {"piece", BYTES(PIECE, piece_bytes)},
+    {"driver", CHOICE(DRIVER, driver, 2, "auto, cuda or sim", "auto", "cuda", "sim")},
+    {"io", CHOICE(IO, io, 2, "auto, uring or threads", "auto", "uring", "threads")},
+    {"io_threads", NUMBER(IO_THREADS, io_threads, 256)},
+    {"threads", NUMBER(THREADS, threads, 1)},
+    {"verify", NUMBER(VERIFY, verify, 1)},
+    {"placement", CHOICE(PLACEMENT, placement, 1, "auto or address", "auto", "address")},
+};
+_Static_assert(sizeof(int) == 4 && sizeof(spw_driver_kind) == 4 && sizeof(spw_io_kind) == 4 &&
+                   sizeof(spw_placement) == 4,
+               "fields of NUMBER and CHOICE are stored as 32 bits");
+
+/* Keys that are reserved: refused by name, so that nobody looks for a typing error. */
+static const char *const reserved_keys[] = {"model", "grow", "headroom"};
+
+struct cursor {
+    const char *start;    /* of the whole text: offsets count from here */
+    const char *p;        /* the next byte */
+    const char *end;      /* of the section or of the text; not readable */
+    const char *variable; /* environment variable that the text comes from, or NULL */
+};
+
+/* Errors */
+
+static int fail_at(const struct cursor *c, const char *where, const char *format, ...) SPW_PRINTF(3, 4);
+
+static int fail_at(const struct cursor *c, const char *where, const char *format, ...)
+{
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    const spw_error_info info = {.offset_bytes = (uint64_t)(where - c->start)};
+    return spw__fail_info(&info, SPW_ESPEC, "%s, byte %" PRIu64 ": %s",
+                          c->variable ? c->variable : "configuration string", info.offset_bytes, text);
+}
+
+/* "expected <what>, found <the word that begins at where>". */
+static int expected(const struct cursor *c, const char *where, const char *what)
+{
+    char word[32];
+    size_t n = 0;
+    for (; where + n < c->end && n < sizeof word - 1; n++) {
+        if (n > 0 && (strchr(" ,:;=", word[0]) || strchr(" ,:;=", where[n])))
+            break;
+        word[n] = '?';
+        if (isprint((unsigned char)where[n]))
+            word[n] = where[n];
+    }
+    word[n] = '\0';
+    if (n == 0)
+        return fail_at(c, where, "expected %s, found the end", what);
+    return fail_at(c, where, "expected %s, found \"%s\"", what, word);
+}
+
+/* Characters and numbers */
+
+static bool take_char(struct cursor *c, char wanted)
+{
+    if (c->p == c->end || *c->p != wanted)
+        return false;
+    c->p++;
+    return true;
+}
+
+/* Decimal digits and, with suffixes, at most one of K, M, G, T. False, with the cursor where it was, when there is no
+ * digit. What does not fit in 64 bits gives UINT64_MAX, which every caller refuses. */
+static bool take_number(struct cursor *c, bool suffixes, uint64_t *out)
+{
+    static const char units[] = "KMGT";
+    const char *const start = c->p;
+    uint64_t value = 0;
+    bool overflow = false;
+    for (; c->p < c->end && *c->p >= '0' && *c->p <= '9'; c->p++) {
+        overflow |= __builtin_mul_overflow(value, UINT64_C(10), &value);
+        overflow |= __builtin_add_overflow(value, (uint64_t)(*c->p - '0'), &value);
+    }
+    if (c->p == start)
+        return false;
+    const char *unit = suffixes && c->p < c->end ? memchr(units, *c->p, sizeof units - 1) : NULL;
+    if (unit) {
+        overflow |= __builtin_mul_overflow(value, UINT64_C(1024) << 10 * (unit - units), &value);
+        c->p++;
+    }
+    *out = overflow ? UINT64_MAX : value;
+    return true;
+}
+
+/* A number ends at c->end or at one of the bytes in `then`. Asked before its bounds are: a wrong byte is a better
+ * answer than a wrong size. */
+static int end_number(const struct cursor *c, bool suffixes, const char *then)
+{
+    char what[64];
+    if (c->p == c->end || strchr(then, *c->p))
+        return SPW_OK;
+    const bool digits = isdigit((unsigned char)c->p[-1]) != 0;
+    (void)snprintf(what, sizeof what, "%s%s%s%sthe end", digits ? "a digit, " : "",
+                   digits && suffixes ? "K, M, G, T, " : "", *then == ':' ? "':', " : "", *then ? "',' or " : "or ");
+    return expected(c, c->p, digits || *then ? what : "the end");
+}
+
+/* Pools */
+
+static int parse_limit(struct cursor *c, bool bare, spw_spec_pool *pool)
+{
+    const char *const where = c->p;
+    const uint64_t size = pool->size_bytes;
+    uint64_t *const limit = &pool->limit_bytes;
+    if (!take_number(c, !bare, limit))
+        return expected(c, where, "a limit in bytes");
+    const int rc = end_number(c, !bare, ",");
+    if (rc != SPW_OK)
+        return rc;
+    if (*limit != 0 && (*limit < POOL_MIN || *limit > LIMIT_MAX))
+        return expected(c, where, "a limit of 0 (unlimited) or from 1024 to 2147483648 bytes");
+    if (*limit > size)
+        return fail_at(c, where, "expected a limit of at most the size of its pool, %" PRIu64 " bytes, found %" PRIu64,
+                       size, *limit);
+    return SPW_OK;
+}
+
+static int parse_pool(struct cursor *c, bool bare, uint64_t *total, spw_spec_pool *pool)
+{
+    const uint64_t max = bare ? BARE_MAX : UINT64_MAX - 1;
+    const char *const where = c->p;
+    pool->limit_bytes = 0;
+    if (!take_number(c, !bare, &pool->size_bytes))
+        return expected(c, where, bare ? "a pool size in bytes" : "a pool size, such as 10G");
+    const int rc = end_number(c, !bare, ":,");
+    if (rc != SPW_OK)
+        return rc;
+    if (pool->size_bytes < POOL_MIN || pool->size_bytes > max)
+        return expected(c, where, bare ? "a pool size from 1024 to 274877906944 bytes"
+                                       : "a pool size from 1024 bytes to below 2^64");
+    if (pool->size_bytes > max - *total)
+        return expected(c, where, bare ? "pools of at most 274877906944 bytes together"
+                                       : "pools of less than 2^64 bytes together");
+    *total += pool->size_bytes;
+    return take_char(c, ':') ? parse_limit(c, bare, pool) : SPW_OK;
+}
+
+static int parse_pools(struct cursor *c, bool bare, spw_spec *spec, size_t tier)
+{
+    uint64_t total = 0;
+    uint32_t n = 0;
+    if (!bare && c->end - c->p == 1 && take_char(c, '0')) {
+        spec->n_pools[tier] = 0;
+        return SPW_OK;
+    }
+    do {
+        if (n == SPW_SPEC_POOLS_MAX)
+            return expected(c, c->p, "at most 128 pools");
+        const int rc = parse_pool(c, bare, &total, &spec->pools[tier][n]);
+        if (rc != SPW_OK)
+            return rc;
+        n++;
+    } while (take_char(c, ','));
+    spec->n_pools[tier] = n;
+    return SPW_OK;
+}
+
+/* Folders */
+
+/* What follows the last ':' is a quota if it begins like one; that a wrong quota should silently become a part of the
+ * folder's name is the one thing to prevent. */
+static int parse_folder(struct cursor *c, const char *end, spw_spec_folder *folder)
+{
+    const char *const start = c->p;
+    const char *const colon = memrchr(start, ':', (size_t)(end - start));
+    const bool quota = colon && (colon + 1 == end || isdigit((unsigned char)colon[1]));
+    const char *const path_end = quota ? colon : end;
+    if (path_end == start)
+        return expected(c, start, "a folder");
+    for (; c->p < path_end; c->p++)
+        if ((unsigned char)*c->p <= ' ' || *c->p == 0x7f)
+            return expected(c, c->p, "a folder's name without spaces");
+    *folder = (spw_spec_folder){start, (size_t)(path_end - start), 0};
+    if (!quota)
+        return SPW_OK;
+    c->p = colon + 1;
+    if (!take_number(c, true, &folder->quota_bytes) || folder->quota_bytes == UINT64_MAX)
+        return expected(c, colon + 1, "a quota, such as 500G (0: no quota)");
+    if (c->p != end)
+        return expected(c, c->p, "the end of the quota (a folder whose own name has this form is followed by :0)");
+    return SPW_OK;
+}
+
+static int parse_folders(struct cursor *c, spw_spec *spec)
+{
+    uint32_t n = 0;
+    if (c->end - c->p == 1 && take_char(c, '0')) {
+        spec->n_folders = 0;
+        return SPW_OK;
+    }
+    do {
+        const char *comma = memchr(c->p, ',', (size_t)(c->end - c->p));
+        if (n == SPW_SPEC_FOLDERS_MAX)
+            return expected(c, c->p, "at most 16 folders");
+        const int rc = parse_folder(c, comma ? comma : c->end, &spec->folders[n]);
+        if (rc != SPW_OK)
+            return rc;
+        n++;
+    } while (take_char(c, ','));
+    spec->n_folders = n;
+    return SPW_OK;
+}
+
+/* Values and sections */
+
+static int parse_bytes(struct cursor *c, uint64_t *out)
+{
+    const char *const where = c->p;
+    if (!take_number(c, true, out))
+        return expected(c, where, "a size, such as 64M");
+    const int rc = end_number(c, true, "");
+    if (rc == SPW_OK && *out == UINT64_MAX)
+        return expected(c, where, "a size below 2^64 bytes");
+    return rc;
+}
+
+static int parse_number(struct cursor *c, const struct spw__spec_key *key, uint32_t *out)
+{
+    const char *const where = c->p;
+    uint64_t number;
+    if (!take_number(c, false, &number))
+        return expected(c, where, key->expected);
+    const int rc = end_number(c, false, "");
+    if (rc == SPW_OK && number > key->max)
+        return expected(c, where, key->expected);
+    *out = (uint32_t)number;
+    return rc;
+}
+
+static int parse_choice(struct cursor *c, const struct spw__spec_key *key, uint32_t *out)
+{
+    const size_t length = (size_t)(c->end - c->p);
+    for (*out = 0; *out <= key->max; ++*out)
+        if (strlen(key->words[*out]) == length && memcmp(key->words[*out], c->p, length) == 0) {
+            c->p = c->end;
+            return SPW_OK;
+        }
+    return expected(c, c->p, key->expected);
+}
+
+static int parse_value(struct cursor *c, const struct spw__spec_key *key, spw_spec *spec)
+{
+    char *const field = (char *)spec + key->field;
+    uint64_t bytes;
+    uint32_t number = 0;
+    int rc;
+    switch (key->kind) {
+    case SPW__SPEC_KIND_POOLS: return parse_pools(c, false, spec, key->field);
+    case SPW__SPEC_KIND_FOLDERS: return parse_folders(c, spec);
+    case SPW__SPEC_KIND_BYTES:
+        rc = parse_bytes(c, &bytes);
+        if (rc == SPW_OK)
+            memcpy(field, &bytes, sizeof bytes);
+        return rc;
+    case SPW__SPEC_KIND_NUMBER:
+    case SPW__SPEC_KIND_CHOICE:
+        rc = key->kind == SPW__SPEC_KIND_NUMBER ? parse_number(c, key, &number) : parse_choice(c, key, &number);
+        if (rc == SPW_OK)
+            memcpy(field, &number, sizeof number);
+        return rc;
+    }
+    return SPW_EINVAL;
+}
+
+static int parse_key(struct cursor *c, uint32_t named, const struct spw__spec_key **out)
+{
+    const char *const word = c->p;
+    while (c->p < c->end && ((*c->p >= 'a' && *c->p <= 'z') || *c->p == '_'))
+        c->p++;
+    const size_t length = (size_t)(c->p - word);
+    if (length > 0 && !take_char(c, '='))
+        return expected(c, c->p, "'='");
+    for (size_t i = 0; i < sizeof reserved_keys / sizeof reserved_keys[0]; i++)
+        if (strlen(reserved_keys[i]) == length && memcmp(reserved_keys[i], word, length) == 0)
+            return fail_at(c, word, "expected another key: \"%s\" is not supported in this version", reserved_keys[i]);
+    const struct spw__spec_key *key = spw__spec_keys;
+    while (key < spw__spec_keys + SPW__SPEC_N_KEYS &&
+           (strlen(key->name) != length || memcmp(key->name, word, length) != 0))
+        key++;
+    if (key == spw__spec_keys + SPW__SPEC_N_KEYS)
+        return expected(c, word, "a key (device, device_id, pinned, host, disk, meta, staging, piece, driver, io, "
+                                 "io_threads, threads, verify, placement)");
+    if (named & SPW__SPEC_BIT(key->section))
+        return expected(c, word, "each section once");
+    *out = key;
+    return SPW_OK;
+}
+
+static int parse_sections(struct cursor *c, spw_spec *spec, uint32_t *named)
+{
+    const char *const text_end = c->end;
+    for (;;) {
+        const struct spw__spec_key *key = NULL;
+        int rc = parse_key(c, *named, &key);
+        if (rc != SPW_OK)
+            return rc;
+        const char *const semicolon = memchr(c->p, ';', (size_t)(text_end - c->p));
+        c->end = semicolon ? semicolon : text_end;
+        rc = parse_value(c, key, spec);
+        if (rc != SPW_OK)
+            return rc;
+        *named |= SPW__SPEC_BIT(key->section);
+        c->end = text_end;
+        if (!take_char(c, ';'))
+            return SPW_OK;
+        while (take_char(c, ' ')) {
+        }
+    }
+}
+
+/* Entry points */
+
+void spw_spec_init(spw_spec *spec)
+{
+    memset(spec, 0, sizeof *spec);
+    spec->struct_size = sizeof *spec;
+    spec->pools[SPW_TIER_DEVICE][0].size_bytes = POOL_DEFAULT;
+    spec->n_pools[SPW_TIER_DEVICE] = 1;
+    spec->threads = -1;
+    spec->verify = -1;
+}
+
+int spw__spec_parse(const char *string, spw_spec *spec, uint32_t *named)
+{
+    spw_spec parsed;
+    uint32_t seen = 0;
+    int rc = SPW_OK;
+    if (!spec || !named)
+        return spw__fail(SPW_EINVAL, "no spw_spec to parse into");
+    spw_spec_init(&parsed);
+    if (string) {
+        struct cursor c = {string, string, string + strlen(string), NULL};
+        if (c.p == c.end)
+            return fail_at(&c, c.p, "expected a pool size in bytes or a section, found an empty string");
+        parsed.n_pools[SPW_TIER_DEVICE] = 0;
+        parsed.pools[SPW_TIER_DEVICE][0].size_bytes = 0;
+        if (strchr(string, '=')) {
+            rc = parse_sections(&c, &parsed, &seen);
+        } else {
+            rc = parse_pools(&c, true, &parsed, SPW_TIER_DEVICE);
+            seen = SPW__SPEC_BIT(SPW__SPEC_DEVICE);
+        }
+    }
+    if (rc != SPW_OK)
+        return rc;
+    *spec = parsed;
+    *named = seen;
+    return SPW_OK;
+}
+
+int spw_spec_parse(const char *string, spw_spec *spec)
+{
+    uint32_t named;
+    return spw__spec_parse(string, spec, &named);
+}
+
+int spw__spec_environment(spw_spec *spec, uint32_t *named, char *(*get)(const char *name))
+{
+    spw_spec parsed = *spec;
+    uint32_t seen = *named;
+    for (const struct spw__spec_key *key = spw__spec_keys; key < spw__spec_keys + SPW__SPEC_N_KEYS; key++) {
+        char name[32] = "SPILLWAY_";
+        if (seen & SPW__SPEC_BIT(key->section))
+            continue;
+        for (size_t i = 0, n = strlen(name); key->name[i]; i++)
+            name[n + i] = (char)toupper((unsigned char)key->name[i]);
+        const char *const value = get(name);
+        if (!value || !*value)
+            continue;
+        struct cursor c = {value, value, value + strlen(value), name};
+        const int rc = parse_value(&c, key, &parsed);
+        if (rc != SPW_OK)
+            return rc;
+        seen |= SPW__SPEC_BIT(key->section);
+    }
+    *spec = parsed;
+    *named = seen;
+    return SPW_OK;
+}
+
+int spw__spec_size(const char *s, size_t len, uint64_t *out)
+{
+    struct cursor c = {s, s, s + len, NULL};
+    uint64_t bytes;
+    const int rc = parse_bytes(&c, &bytes);
+    if (rc == SPW_OK)
+        *out = bytes;
+    return rc;
+}

@@ -1,0 +1,44 @@
+/* What the rest of the library needs from the configuration grammar beyond <spillway/spec.h>.
+ *
+ * Threads: any. Ownership: as in <spillway/spec.h>; values of the environment are pointed into as well.
+ */
+#ifndef SPW_POOL_SPEC_H
+#define SPW_POOL_SPEC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <spillway/spec.h>
+
+/* A section each; `pinned` and `pinned_host` are one. */
+enum spw__spec_section {
+    SPW__SPEC_DEVICE,
+    SPW__SPEC_DEVICE_ID,
+    SPW__SPEC_PINNED_HOST,
+    SPW__SPEC_HOST,
+    SPW__SPEC_DISK,
+    SPW__SPEC_META,
+    SPW__SPEC_STAGING,
+    SPW__SPEC_PIECE,
+    SPW__SPEC_DRIVER,
+    SPW__SPEC_IO,
+    SPW__SPEC_IO_THREADS,
+    SPW__SPEC_THREADS,
+    SPW__SPEC_VERIFY,
+    SPW__SPEC_PLACEMENT,
+};
+
+#define SPW__SPEC_BIT(section) (UINT32_C(1) << (section))
+
+/* spw_spec_parse, and in *named a bit for each section that the string names. */
+SPW_MUST_CHECK int spw__spec_parse(const char *string, spw_spec *spec, uint32_t *named);
+
+/* Applies SPILLWAY_<KEY> (SPILLWAY_HOST, SPILLWAY_IO_THREADS, ...) for every section that *named lacks, and adds its
+ * bit. An empty variable counts as not set. get is secure_getenv, or a test's. On error, which names the variable,
+ * *spec and *named are untouched. */
+SPW_MUST_CHECK int spw__spec_environment(spw_spec *spec, uint32_t *named, char *(*get)(const char *name));
+
+/* Parses all of [s, s + len) as a size: decimal digits and at most one of K, M, G, T. SPW_ESPEC. */
+SPW_MUST_CHECK int spw__spec_size(const char *s, size_t len, uint64_t *out);
+
+#endif

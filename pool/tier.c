@@ -1,0 +1,226 @@
+/* Tiers: sources + pools + ledger. Neighbours: range.c finds holes, source_host.c and device/ bring memory, src/core
+ * decides what happens when a request does not fit. */
+#include "pool/tier.h"
+
+#include "pool/base/error.h"
+#include "pool/source_host.h"
+
+static uint64_t round_up(uint64_t value, uint64_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
+
+static int map_pool(struct spw__tier *tier, struct spw__pool *pool)
+{
+    void *base = NULL;
+    if (tier->tier == SPW_TIER_DEVICE)
+        return spw__device_alloc(tier->device, pool->size, &pool->base);
+    const int rc = spw__host_map(pool->size, &base);
+    pool->base = (uint64_t)(uintptr_t)base;
+    /* Pinned memory is our own mapping, registered: a driver that refuses copies more slowly, and that is all. */
+    if (rc == SPW_OK && tier->tier == SPW_TIER_PINNED_HOST && tier->device)
+        (void)spw__device_host_register(tier->device, base, pool->size);
+    return rc;
+}
+
+static void unmap_pool(struct spw__tier *tier, struct spw__pool *pool)
+{
+    if (!pool->base)
+        return;
+    if (tier->tier == SPW_TIER_DEVICE) {
+        (void)spw__device_free(tier->device, pool->base);
+        return;
+    }
+    if (tier->tier == SPW_TIER_PINNED_HOST && tier->device)
+        spw__device_host_unregister(tier->device, (void *)(uintptr_t)pool->base);
+    spw__host_unmap((void *)(uintptr_t)pool->base, pool->size);
+}
+
+/* Orders route by limit, keeping the written order among equals: insertion, since there are at most 128 pools. */
+static void sort_route(struct spw__tier *tier)
+{
+    for (uint32_t i = 0; i < tier->n_pools; i++) {
+        uint32_t at = i;
+        for (; at > 0 && tier->pools[tier->route[at - 1]].limit > tier->pools[i].limit; at--)
+            tier->route[at] = tier->route[at - 1];
+        tier->route[at] = i;
+    }
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+int spw__tier_init(struct spw__tier *tier, const struct spw__tier_config *config)
+{
+    int rc = SPW_OK;
+    *tier = (struct spw__tier){.tier = config->tier, .device = config->device, .meta = config->meta,
+                               .waits = config->waits, .counters = config->counters,
+                               .first_counter = config->first_counter,
+                               .granularity = config->tier == SPW_TIER_DEVICE ? 256 : 64};
+    if (config->n_pools == 0)
+        return SPW_OK;
+    tier->pools = spw__meta_alloc(tier->meta, config->n_pools * sizeof *tier->pools);
+    tier->route = spw__meta_alloc(tier->meta, config->n_pools * sizeof *tier->route);
+    tier->n_pools = config->n_pools;
+    if (!tier->pools || !tier->route)
+        rc = spw__fail(SPW_ENOMETA, "no metadata memory for %u pools; raise meta=", config->n_pools);
+    for (uint32_t i = 0; rc == SPW_OK && i < config->n_pools; i++) {
+        struct spw__pool *pool = &tier->pools[i];
+        spw__mutex_init(&pool->lock, SPW__RANK_POOL);
+        pool->limit = config->pools[i].limit_bytes ? config->pools[i].limit_bytes : UINT64_MAX;
+        pool->size = config->pools[i].size_bytes / tier->granularity * tier->granularity;
+        rc = spw__range_create(pool->size, tier->granularity, config->address_ordered, tier->meta, &pool->range);
+        if (rc == SPW_OK)
+            rc = map_pool(tier, pool);
+        tier->size += pool->size;
+        const uint64_t holds = smaller(pool->size, pool->limit);
+        if (tier->largest_request < holds)
+            tier->largest_request = holds;
+    }
+    if (rc != SPW_OK) {
+        spw__tier_finish(tier);
+        return rc;
+    }
+    sort_route(tier);
+    tier->present = true;
+    return SPW_OK;
+}
+
+void spw__tier_finish(struct spw__tier *tier)
+{
+    for (uint32_t i = 0; tier->pools && i < tier->n_pools; i++) {
+        struct spw__pool *pool = &tier->pools[i];
+        if (!pool->range)
+            break;
+        unmap_pool(tier, pool);
+        spw__range_destroy(pool->range);
+        spw__mutex_finish(&pool->lock);
+    }
+    spw__meta_free(tier->meta, tier->pools, tier->n_pools * sizeof *tier->pools);
+    spw__meta_free(tier->meta, tier->route, tier->n_pools * sizeof *tier->route);
+    *tier = (struct spw__tier){.tier = tier->tier};
+}
+
+uint64_t spw__tier_charge(const struct spw__tier *tier, uint64_t bytes)
+{
+    return round_up(bytes, bytes >= SPW__DIRECT_MIN_BYTES ? SPW__IO_BLOCK : tier->granularity);
+}
+
+uint32_t spw__tier_first_route(const struct spw__tier *tier, uint64_t bytes)
+{
+    uint32_t low = 0, high = tier->n_pools;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (tier->pools[tier->route[middle]].limit < bytes)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void count(struct spw__tier *tier, enum spw__tier_counter which, uint64_t amount)
+{
+    spw__count(tier->counters, tier->first_counter + which, amount);
+}
+
+static int pool_alloc(struct spw__tier *tier, uint32_t index, uint64_t charge, struct spw__block *out)
+{
+    struct spw__pool *pool = &tier->pools[index];
+    uint64_t offset = 0;
+    const uint64_t align = charge >= SPW__DIRECT_MIN_BYTES ? SPW__IO_BLOCK : 0;
+    spw__mutex_lock(&pool->lock);
+    const int rc = spw__range_alloc(pool->range, charge, align, &out->node, &offset);
+    spw__mutex_unlock(&pool->lock);
+    if (rc == SPW_OK) {
+        out->address = pool->base + offset;
+        out->pool = (uint16_t)index;
+    }
+    return rc;
+}
+
+int spw__tier_alloc(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, struct spw__block *out)
+{
+    const uint64_t charge = spw__tier_charge(tier, bytes);
+    const uint32_t first = tier->present ? spw__tier_first_route(tier, bytes) : 0;
+    int rc = SPW_ETOOBIG;
+    *out = (struct spw__block){.bytes = 0};
+    if (!tier->present || bytes > tier->largest_request || first == tier->n_pools ||
+        charge > atomic_load_explicit(&group->gates[tier->tier].budget, memory_order_relaxed))
+        return SPW_ETOOBIG;
+    if (!spw__ledger_commit(group, tier->tier, charge)) {
+        count(tier, SPW__TIER_FAIL_BUDGET, 1);
+        return SPW_ENOMEM;
+    }
+    for (uint32_t at = first; at < tier->n_pools && rc != SPW_OK && rc != SPW_ENOMETA; at++) {
+        if (tier->pools[tier->route[at]].size < charge)
+            continue;
+        const int tried = pool_alloc(tier, tier->route[at], charge, out);
+        /* "Fragmented" is the better news of two pools: there, moving something would help. */
+        rc = rc == SPW_EFRAG && tried == SPW_ENOMEM ? rc : tried;
+        if (rc == SPW_OK && at > first)
+            count(tier, SPW__TIER_FALLBACKS, 1);
+    }
+    if (rc != SPW_OK) {
+        spw__ledger_uncommit(group, tier->tier, charge);
+        if (rc == SPW_EFRAG)
+            count(tier, SPW__TIER_FAIL_FRAGMENTED, 1);
+        return rc;
+    }
+    out->bytes = charge;
+    out->group = group;
+    out->tier = (uint16_t)tier->tier;
+    count(tier, SPW__TIER_ALLOCS, 1);
+    count(tier, SPW__TIER_ALLOC_BYTES, charge);
+    return SPW_OK;
+}
+
+void spw__tier_free(struct spw__tier *tier, struct spw__block *block)
+{
+    struct spw__pool *pool = &tier->pools[block->pool];
+    spw__mutex_lock(&pool->lock);
+    (void)spw__range_free(pool->range, block->node);
+    spw__mutex_unlock(&pool->lock);
+    spw__ledger_uncommit(block->group, tier->tier, block->bytes);
+    block->bytes = 0;
+    spw__waitset_signal(tier->waits, SPW__CHANNEL(tier->tier));
+}
+
+int spw__tier_split(struct spw__tier *tier, struct spw__block *block, uint64_t bytes, struct spw__block *tail)
+{
+    struct spw__pool *pool = &tier->pools[block->pool];
+    *tail = *block;
+    spw__mutex_lock(&pool->lock);
+    const int rc = spw__range_split(pool->range, block->node, bytes, &tail->node);
+    spw__mutex_unlock(&pool->lock);
+    if (rc != SPW_OK) {
+        tail->bytes = 0;
+        return rc;
+    }
+    tail->address = block->address + bytes;
+    tail->bytes = block->bytes - bytes;
+    block->bytes = bytes;
+    return SPW_OK;
+}
+
+uint64_t spw__tier_largest_free(struct spw__tier *tier)
+{
+    uint64_t largest = 0;
+    for (uint32_t i = 0; i < tier->n_pools; i++) {
+        spw__mutex_lock(&tier->pools[i].lock);
+        const uint64_t hole = spw__range_largest_free(tier->pools[i].range);
+        spw__mutex_unlock(&tier->pools[i].lock);
+        largest = hole > largest ? hole : largest;
+    }
+    return largest;
+}
+
+uint64_t spw__pool_free(struct spw__pool *pool)
+{
+    spw__mutex_lock(&pool->lock);
+    const uint64_t bytes = spw__range_total_free(pool->range);
+    spw__mutex_unlock(&pool->lock);
+    return bytes;
+}

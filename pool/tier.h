@@ -1,0 +1,122 @@
+/* A tier: one place's memory, cut into pools, behind its part of the ledger.
+ *
+ * A request is routed to the pool with the smallest limit that holds it, then upward, never down (conformance P11-P14).
+ * The ledger is asked first and gives the bytes back when no pool has a hole: committed never exceeds the budget, and
+ * every byte given back by spw__tier_free signals the tier's waiters. Nothing here waits or evicts: it returns a code.
+ *
+ * Threads: any. Ownership: a block belongs to whoever allocated it until spw__tier_free.
+ */
+#ifndef SPW_POOL_TIER_H
+#define SPW_POOL_TIER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "pool/base/counters.h"
+#include "pool/base/lock.h"
+#include "pool/base/meta.h"
+#include "pool/base/wait.h"
+#include "pool/device/device.h"
+#include "pool/ledger.h"
+#include "pool/range.h"
+
+#include <spillway/spec.h>
+
+/* Memory in a tier. bytes == 0: none. The charge (group, bytes) is in it. */
+struct spw__block {
+    uint64_t address; /* CPU address, or device address in the device tier */
+    uint64_t bytes;   /* as charged: rounded up */
+    struct spw__group *group;
+    uint32_t node;
+    uint16_t pool;
+    uint16_t tier;
+};
+
+struct spw__pool {
+    struct spw__mutex lock;
+    struct spw__range *range; /* guarded by lock */
+    uint64_t base;
+    uint64_t size;
+    uint64_t limit; /* UINT64_MAX: unlimited */
+};
+
+struct spw__tier {
+    spw_tier tier;
+    bool present;
+    uint32_t n_pools;
+    struct spw__pool *pools;  /* in the order of the specification */
+    uint32_t *route;          /* pool numbers, smallest limit first, unlimited last */
+    uint64_t size;            /* of all pools */
+    uint64_t largest_request; /* what the largest eligible pool could hold when empty */
+    uint32_t granularity;
+    struct spw__device *device; /* device tier only; not owned */
+    struct spw__meta *meta;
+    struct spw__waitset *waits;
+    struct spw__counters *counters;
+    unsigned first_counter; /* of enum spw__tier_counter */
+};
+
+/* Counters of one tier, from first_counter on. */
+enum spw__tier_counter {
+    SPW__TIER_ALLOCS,
+    SPW__TIER_ALLOC_BYTES,
+    SPW__TIER_FALLBACKS,
+    SPW__TIER_FAIL_BUDGET,
+    SPW__TIER_FAIL_FRAGMENTED,
+    SPW__TIER_COUNTERS
+};
+
+/* Blocks of at least this many bytes are whole I/O blocks at aligned addresses, so that they go to disk without a copy;
+ * below, the padding would cost more than the copy. */
+#define SPW__DIRECT_MIN_BYTES (UINT32_C(32) << 10)
+#define SPW__IO_BLOCK UINT32_C(4096)
+
+struct spw__tier_config {
+    spw_tier tier;
+    const spw_spec_pool *pools;
+    uint32_t n_pools;
+    bool address_ordered;
+    struct spw__device *device;
+    struct spw__meta *meta;
+    struct spw__waitset *waits;
+    struct spw__counters *counters;
+    unsigned first_counter;
+};
+
+/* Reserves the memory of every pool, all or nothing. n_pools 0 gives a tier that is not present.
+ * SPW_ENOMEM, SPW_EDEVICE, SPW_ENOMETA. finish gives everything back; all blocks must have been freed. */
+int spw__tier_init(struct spw__tier *tier, const struct spw__tier_config *config);
+void spw__tier_finish(struct spw__tier *tier);
+
+/* Bytes that a request of bytes will be charged. */
+uint64_t spw__tier_charge(const struct spw__tier *tier, uint64_t bytes);
+
+/* One try. SPW_ENOMEM: no room in the budget or the pools; SPW_EFRAG: room, but no hole; SPW_ETOOBIG: no pool can ever
+ * hold it, or it exceeds the whole budget; SPW_ENOMETA. Leaves the thread's error detail alone: callers try several
+ * tiers and describe the failure themselves. A try that failed held its bytes in the ledger for a moment, in which an
+ * older waiter's attempt may have been refused: outside an attempt, a failure is followed by spw__waitset_signal. */
+int spw__tier_alloc(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, struct spw__block *out);
+
+/* Gives a block back to its pool and its group, then signals those who wait for the tier. */
+void spw__tier_free(struct spw__tier *tier, struct spw__block *block);
+
+/* Cuts a block: *block keeps the first bytes, *tail is the rest. SPW_ENOMETA. */
+int spw__tier_split(struct spw__tier *tier, struct spw__block *block, uint64_t bytes, struct spw__block *tail);
+
+/* The first pool of the route for a request of bytes, as an index into route; n_pools when none can hold it. */
+uint32_t spw__tier_first_route(const struct spw__tier *tier, uint64_t bytes);
+
+uint64_t spw__tier_largest_free(struct spw__tier *tier);
+uint64_t spw__pool_free(struct spw__pool *pool);
+
+static inline bool spw__block_is(const struct spw__block *block)
+{
+    return block->bytes != 0;
+}
+
+static inline bool spw__tier_on_cpu(spw_tier tier)
+{
+    return tier == SPW_TIER_PINNED_HOST || tier == SPW_TIER_HOST;
+}
+
+#endif

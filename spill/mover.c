@@ -1,0 +1,378 @@
+/* Scheduling of moves and the mover's thread. Neighbours: transfer.c does the steps of a segment; src/core submits. */
+#include "spill/mover.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "pool/base/error.h"
+#include "pool/base/fault.h"
+#include "spill/transfer.h"
+
+enum { DEMAND = 0, BACKGROUND = 1, DEMAND_STREAK_MAX = 4, IO_DEPTH = SPW__UNITS, EVENT_POLL_NS = 20000 };
+
+static void count(struct spw__mover *mover, unsigned which, uint64_t amount)
+{
+    spw__count(mover->config.counters, mover->config.first_counter + which, amount);
+}
+
+static void append(struct spw__move **first, struct spw__move **last, struct spw__move *move)
+{
+    move->next = NULL;
+    if (*first)
+        (*last)->next = move;
+    else
+        *first = move;
+    *last = move;
+}
+
+static struct spw__move *pop(struct spw__move **first)
+{
+    struct spw__move *move = *first;
+    *first = move->next;
+    move->next = NULL;
+    return move;
+}
+
+static void take_inbox(struct spw__mover *mover)
+{
+    spw__mutex_lock(&mover->lock);
+    struct spw__move *move = mover->inbox;
+    mover->inbox = NULL;
+    spw__mutex_unlock(&mover->lock);
+    while (move) {
+        struct spw__move *next = move->next;
+        const int queue = move->demand ? DEMAND : BACKGROUND;
+        append(&mover->queues[queue], &mover->queue_tails[queue], move);
+        move = next;
+    }
+}
+
+static void count_edge(struct spw__mover *mover, const struct spw__move *move)
+{
+    const unsigned edge = SPW__MOVER_EDGES + 3 * ((unsigned)move->from.tier * SPW_TIER_COUNT + (unsigned)move->to.tier);
+    count(mover, edge, 1);
+    count(mover, edge + 1, move->bytes);
+    count(mover, edge + 2, spw__clock_now_ns(mover->config.clock) - move->started_ns);
+}
+
+/* Puts the failure of a move, in words, into the thread's error detail for the owner's done. */
+static void describe(const struct spw__mover *mover, const struct spw__move *move, int status)
+{
+    const bool writes = move->to.tier == SPW_TIER_DISK;
+    const struct spw__extent *extent = writes ? &move->to.extent : &move->from.extent;
+    const spw_error_info info = {.place = writes || move->from.tier == SPW_TIER_DISK ? SPW_DISK : SPW_DEVICE,
+                                 .requested_bytes = move->bytes,
+                                 .os_errno = move->os_errno,
+                                 .offset_bytes = extent->offset + move->failed_offset};
+    const char *folder = info.place == SPW_DISK ? spw__store_path(mover->config.store, extent->folder) : "";
+    if (status == SPW_ECORRUPT)
+        (void)spw__fail_info(&info, status, "spill folder %s, offset %llu: expected sum %016llx, found %016llx%s%s", folder,
+                             (unsigned long long)info.offset_bytes, (unsigned long long)move->sum,
+                             (unsigned long long)move->found_sum, *move->reason ? ": " : "", move->reason);
+    else if (status == SPW_EDEVICE)
+        (void)spw__fail_info(&info, status, "copy of %llu bytes from %s to %s failed: %s", (unsigned long long)move->bytes,
+                             spw_tier_name(move->from.tier), spw_tier_name(move->to.tier), move->reason);
+    else
+        (void)spw__fail_info(&info, status, "%s of %llu bytes in spill folder %s failed: %s", writes ? "write" : "read",
+                             (unsigned long long)move->bytes, folder,
+                             move->os_errno ? strerror(move->os_errno) : move->reason);
+}
+
+/* Ends a move that ran. */
+static void finish(struct spw__mover *mover, struct spw__move *move)
+{
+    int status = move->status;
+    if (status == SPW_OK && move->from.tier == SPW_TIER_DISK && mover->config.verify && move->found_sum != move->sum)
+        status = SPW_ECORRUPT;
+    if (status == SPW_ECORRUPT)
+        count(mover, SPW__MOVER_CORRUPT, 1);
+    if (status == SPW_OK && move->bytes) {
+        move->sum = move->to.tier == SPW_TIER_DISK ? move->found_sum : move->sum;
+        count_edge(mover, move);
+    } else if (status != SPW_OK) {
+        describe(mover, move, status);
+    }
+    move->done(move, status);
+}
+
+/* Finds space for a move to disk; asks for clean copies to be given up when there is none. */
+static int find_extent(struct spw__mover *mover, struct spw__move *move)
+{
+    int rc = spw__store_alloc(mover->config.store, move->bytes, move->excluded_folders, &move->to.extent);
+    while (rc == SPW_ENOSPC && mover->config.reclaim_disk &&
+           mover->config.reclaim_disk(mover->config.reclaim_arg, move->bytes))
+        rc = spw__store_alloc(mover->config.store, move->bytes, move->excluded_folders, &move->to.extent);
+    return rc;
+}
+
+/* SPW_OK: running; SPW_EAGAIN: its last use has not completed; else it ends with that. */
+static int start(struct spw__mover *mover, struct spw__move *move)
+{
+    if (atomic_load(&move->cancel))
+        return SPW_ECANCELED;
+    /* Only a copy that begins on the device can be ordered there; everything else waits here. */
+    if (move->use && (move->bytes == 0 || move->from.tier != SPW_TIER_DEVICE)) {
+        const int rc = spw__device_event_query(mover->config.device, move->use->event);
+        if (rc != SPW_OK)
+            return rc;
+    }
+    move->issued_bytes = 0;
+    move->found_sum = 0;
+    move->status = SPW_OK;
+    move->os_errno = 0;
+    move->reason[0] = 0;
+    move->started_ns = spw__clock_now_ns(mover->config.clock);
+    return move->to.tier == SPW_TIER_DISK && move->bytes ? find_extent(mover, move) : SPW_OK;
+}
+
+/* A write that failed goes to the next folder, if there is one; the failed extent is given back. */
+static bool try_next_folder(struct spw__mover *mover, struct spw__move *move)
+{
+    if (move->to.tier != SPW_TIER_DISK || (move->status != SPW_EIO && move->status != SPW_ENOSPC))
+        return false;
+    const int status = move->status, os_errno = move->os_errno;
+    const struct spw__extent failed = move->to.extent;
+    spw__logf(mover->config.log, SPW__LOG_WARN, "spill folder %s: write failed: %s",
+              spw__store_path(mover->config.store, failed.folder), strerror(os_errno));
+    move->excluded_folders |= UINT32_C(1) << failed.folder;
+    spw__store_free(mover->config.store, &failed);
+    if (start(mover, move) == SPW_OK)
+        return true;
+    move->to.extent = (struct spw__extent){.folder = failed.folder, .offset = failed.offset};
+    move->status = status;
+    move->os_errno = os_errno;
+    return false;
+}
+
+/* Ends moves whose last unit is done. */
+static void reap(struct spw__mover *mover)
+{
+    struct spw__move **link = &mover->running;
+    while (*link) {
+        struct spw__move *move = *link;
+        const bool over = move->units == 0 && (move->status != SPW_OK || move->issued_bytes == move->bytes);
+        if (!over || (move->status != SPW_OK && try_next_folder(mover, move))) {
+            link = &move->next;
+            continue;
+        }
+        *link = move->next;
+        finish(mover, move);
+    }
+}
+
+static int next_queue(const struct spw__mover *mover)
+{
+    if (!mover->queues[DEMAND])
+        return BACKGROUND;
+    return mover->queues[BACKGROUND] && mover->demand_streak >= DEMAND_STREAK_MAX ? BACKGROUND : DEMAND;
+}
+
+/* Starts queued moves. Those that wait for a device event go to the end of their queue; true when one does. */
+static bool start_queued(struct spw__mover *mover)
+{
+    bool blocked = false;
+    struct spw__move *put_back[2] = {NULL, NULL}, *put_back_tail[2] = {NULL, NULL};
+    while (mover->n_busy < SPW__UNITS && (mover->queues[DEMAND] || mover->queues[BACKGROUND])) {
+        const int queue = next_queue(mover);
+        struct spw__move *move = pop(&mover->queues[queue]);
+        mover->demand_streak = queue == DEMAND ? mover->demand_streak + 1 : 0;
+        const int rc = start(mover, move);
+        if (rc == SPW_EAGAIN) {
+            append(&put_back[queue], &put_back_tail[queue], move);
+            blocked = true;
+            continue;
+        }
+        if (rc != SPW_OK) {
+            move->done(move, rc); /* it never ran: whoever refused has described why */
+            continue;
+        }
+        struct spw__move **link = &mover->running;
+        while (*link)
+            link = &(*link)->next;
+        *link = move;
+        while (move->status == SPW_OK && move->issued_bytes < move->bytes && spw__transfer_launch(mover, move)) {
+        }
+        if (move->status == SPW_OK && move->issued_bytes < move->bytes)
+            break; /* out of units or slots: it goes on first when one is free */
+        if (mover->copied)
+            break;
+    }
+    for (int queue = 0; queue < 2; queue++)
+        while (put_back[queue])
+            append(&mover->queues[queue], &mover->queue_tails[queue], pop(&put_back[queue]));
+    return blocked;
+}
+
+/* Gives free units to running moves, oldest first. True when one is left without. */
+static bool feed_running(struct spw__mover *mover)
+{
+    bool starved = false;
+    for (struct spw__move *move = mover->running; move; move = move->next) {
+        while (move->status == SPW_OK && move->issued_bytes < move->bytes && spw__transfer_launch(mover, move)) {
+        }
+        starved |= move->status == SPW_OK && move->issued_bytes < move->bytes;
+    }
+    return starved;
+}
+
+/* One round: everything that can be done without waiting, then a wait of at most timeout_ns. True when work is left. */
+static bool run_round(struct spw__mover *mover, int64_t timeout_ns)
+{
+    mover->copied = false;
+    take_inbox(mover);
+    spw__transfer_poll_events(mover);
+    const bool starved = feed_running(mover);
+    const bool blocked = !starved && start_queued(mover);
+    reap(mover);
+    const bool ready = mover->copied || (!starved && !blocked && (mover->queues[DEMAND] || mover->queues[BACKGROUND]) &&
+                                         mover->n_busy < SPW__UNITS);
+    if (mover->n_busy == 0 && mover->running)
+        timeout_ns = 0; /* a move was restarted, or is over: the next round sees to it */
+    if (ready)
+        timeout_ns = 0;
+    else if ((mover->n_events || blocked) && (timeout_ns < 0 || timeout_ns > EVENT_POLL_NS))
+        timeout_ns = EVENT_POLL_NS;
+    (void)spw__io_poll(mover->io, timeout_ns);
+    reap(mover);
+    return mover->n_busy || mover->running || mover->queues[DEMAND] || mover->queues[BACKGROUND];
+}
+
+static bool inbox_empty(struct spw__mover *mover, bool *stopping)
+{
+    spw__mutex_lock(&mover->lock);
+    const bool empty = !mover->inbox;
+    *stopping = mover->stopping;
+    spw__mutex_unlock(&mover->lock);
+    return empty;
+}
+
+static void *thread_main(void *arg)
+{
+    struct spw__mover *mover = arg;
+    bool left = false, stopping = false;
+    for (;;) {
+        /* sleeping is set before the inbox is looked at, and submit looks at it after filling the inbox: no lost wake. */
+        atomic_store(&mover->sleeping, true);
+        const bool empty = inbox_empty(mover, &stopping);
+        if (empty && !left && stopping)
+            break;
+        left = run_round(mover, empty && !stopping ? -1 : 0);
+        atomic_store(&mover->sleeping, false);
+    }
+    return NULL;
+}
+
+bool spw__mover_drive(struct spw__mover *mover, int64_t timeout_ns)
+{
+    if (mover->config.own_thread)
+        return false;
+    if (atomic_exchange(&mover->driving, true)) {
+        const struct timespec moment = {.tv_nsec = EVENT_POLL_NS};
+        (void)nanosleep(&moment, NULL);
+        return true;
+    }
+    bool stopping = false, left;
+    atomic_store(&mover->sleeping, true);
+    const bool empty = inbox_empty(mover, &stopping);
+    left = run_round(mover, empty ? timeout_ns : 0);
+    atomic_store(&mover->sleeping, false);
+    left |= !inbox_empty(mover, &stopping);
+    atomic_store(&mover->driving, false);
+    return left;
+}
+
+void spw__mover_submit(struct spw__mover *mover, struct spw__move *move)
+{
+    spw__mutex_lock(&mover->lock);
+    append(&mover->inbox, &mover->inbox_tail, move);
+    spw__mutex_unlock(&mover->lock);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load(&mover->sleeping))
+        spw__io_wake(mover->io);
+}
+
+void spw__mover_cancel(struct spw__move *move)
+{
+    atomic_store(&move->cancel, true);
+}
+
+/* Slots of one segment each: 1 MiB, or less when staging is so small that few would be in flight. */
+static void cut_staging(struct spw__mover *mover)
+{
+    uint64_t segment = UINT64_C(1) << 20;
+    while (segment > mover->block_bytes && mover->config.staging_bytes / segment < 4)
+        segment /= 2;
+    mover->segment_bytes = segment;
+    const uint64_t slots = mover->config.staging_bytes / segment;
+    mover->n_slots = (uint32_t)(slots < SPW__SLOTS_MAX ? slots : SPW__SLOTS_MAX);
+}
+
+static int open_streams(struct spw__mover *mover)
+{
+    if (!mover->config.device)
+        return SPW_OK;
+    const int rc = spw__device_stream_create(mover->config.device, &mover->to_device);
+    return rc != SPW_OK ? rc : spw__device_stream_create(mover->config.device, &mover->from_device);
+}
+
+static void release(struct spw__mover *mover)
+{
+    struct spw__device *device = mover->config.device;
+    if (mover->to_device)
+        (void)spw__device_stream_destroy(device, mover->to_device);
+    if (mover->from_device)
+        (void)spw__device_stream_destroy(device, mover->from_device);
+    spw__io_destroy(mover->io);
+    spw__mutex_finish(&mover->lock);
+    spw__meta_free(mover->config.meta, mover, sizeof *mover);
+}
+
+int spw__mover_create(const struct spw__mover_config *config, struct spw__mover **out)
+{
+    struct spw__mover *mover = spw__meta_alloc(config->meta, sizeof *mover);
+    *out = NULL;
+    if (!mover)
+        return spw__fail(SPW_ENOMETA, "no metadata memory for the mover; raise meta=");
+    mover->config = *config;
+    mover->block_bytes = config->store ? spw__store_block_bytes(config->store) : 4096;
+    cut_staging(mover);
+    spw__mutex_init(&mover->lock, SPW__RANK_MOVER);
+    const struct spw__io_config io = {.kind = config->io, .depth = IO_DEPTH, .threads = config->io_threads,
+                                      .single_owner = config->own_thread, .log = config->log, .meta = config->meta};
+    int rc = spw__io_create(&io, &mover->io);
+    if (rc == SPW_OK)
+        rc = open_streams(mover);
+    if (rc == SPW_OK && config->staging_bytes && config->store)
+        (void)spw__io_register(mover->io, config->staging, config->staging_bytes);
+    if (rc == SPW_OK && config->own_thread &&
+        (spw__fault(SPW__FAULT_THREAD) || pthread_create(&mover->thread, NULL, thread_main, mover) != 0))
+        rc = spw__fail(SPW_ENOMEM, "the mover's thread could not be started");
+    if (rc != SPW_OK) {
+        release(mover);
+        return rc;
+    }
+    *out = mover;
+    return SPW_OK;
+}
+
+void spw__mover_destroy(struct spw__mover *mover)
+{
+    if (!mover)
+        return;
+    if (mover->config.own_thread) {
+        spw__mutex_lock(&mover->lock);
+        mover->stopping = true;
+        spw__mutex_unlock(&mover->lock);
+        spw__io_wake(mover->io);
+        (void)pthread_join(mover->thread, NULL);
+    } else {
+        while (spw__mover_drive(mover, EVENT_POLL_NS)) {
+        }
+    }
+    release(mover);
+}
+
+bool spw__mover_io_is_uring(const struct spw__mover *mover)
+{
+    return spw__io_is_uring(mover->io);
+}

@@ -1,0 +1,63 @@
+/* Transfers: one segment's way from source to destination. Used by mover.c alone.
+ *
+ *     to disk:    [copy in: device or unaligned memory --> slot] --> write --> done
+ *     from disk:  read --> check --> [copy out: slot --> device or unaligned memory] --> done
+ *     memory:     copy --> done (device copies: enqueued, done when their event is)
+ *
+ *     IDLE --launch--> COPY_IN --event--> IO --completion--> COPY_OUT --event--> IDLE, each step optional
+ */
+#ifndef SPW_SPILL_TRANSFER_H
+#define SPW_SPILL_TRANSFER_H
+
+#include "spill/mover.h"
+
+enum { SPW__UNITS = 32, SPW__SLOTS_MAX = 64 };
+
+enum spw__phase { SPW__PHASE_IDLE, SPW__PHASE_COPY_IN, SPW__PHASE_IO, SPW__PHASE_COPY_OUT };
+
+struct spw__unit {
+    struct spw__io_req req; /* first: done callbacks cast back */
+    struct spw__mover *mover;
+    struct spw__move *move;
+    struct spw__event *event;
+    uint64_t offset;        /* within the move */
+    uint32_t bytes;
+    int slot;               /* staging slot, -1: none */
+    enum spw__phase phase;
+};
+
+struct spw__mover {
+    struct spw__mover_config config;
+    struct spw__io *io;
+    spw__stream to_device, from_device;
+    uint64_t segment_bytes; /* unit of transfer and of summing */
+    uint32_t block_bytes;   /* alignment of direct I/O */
+    /* Driving thread only. */
+    struct spw__unit units[SPW__UNITS];
+    uint32_t n_busy;        /* units */
+    uint32_t n_events;      /* units that wait for a device event */
+    bool slot_busy[SPW__SLOTS_MAX];
+    uint32_t n_slots;
+    struct spw__move *queues[2], *queue_tails[2]; /* demand, background */
+    struct spw__move *running;
+    uint32_t demand_streak;
+    bool copied;            /* a CPU copy was made this round: poll before the next */
+    /* Inbox. */
+    struct spw__mutex lock;
+    struct spw__move *inbox, *inbox_tail; /* guarded by lock */
+    bool stopping;                        /* guarded by lock */
+    atomic_bool sleeping;
+    atomic_bool driving;
+    pthread_t thread;
+};
+
+/* Launches the next segment of move if a unit and, where needed, a slot are free: true when it did. */
+bool spw__transfer_launch(struct spw__mover *mover, struct spw__move *move);
+
+/* Advances units whose device event has completed. */
+void spw__transfer_poll_events(struct spw__mover *mover);
+
+/* Records a move's first failure. */
+void spw__move_fail(struct spw__move *move, int status, int os_errno, uint64_t offset, const char *reason);
+
+#endif

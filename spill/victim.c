@@ -1,0 +1,101 @@
+/* The queues of victims. Neighbours: src/core adds pieces that nobody maps and pops them under pressure. */
+#include "spill/victim.h"
+
+#include <stddef.h>
+
+static struct spw__victim_list *list_of(struct spw__victims *victims, enum spw__item_state state)
+{
+    return &victims->lists[state - SPW__ITEM_CLEAN];
+}
+
+static void append_locked(struct spw__victim_list *list, struct spw__item *item)
+{
+    item->next = NULL;
+    item->prev = list->last;
+    if (list->last)
+        list->last->next = item;
+    else
+        list->first = item;
+    list->last = item;
+}
+
+static void unlink_locked(struct spw__victims *victims, struct spw__item *item)
+{
+    struct spw__victim_list *list = list_of(victims, item->state);
+    if (item->prev)
+        item->prev->next = item->next;
+    else
+        list->first = item->next;
+    if (item->next)
+        item->next->prev = item->prev;
+    else
+        list->last = item->prev;
+    item->prev = item->next = NULL;
+    item->state = SPW__ITEM_OUT;
+}
+
+void spw__victims_init(struct spw__victims *victims)
+{
+    *victims = (struct spw__victims){.leaving_bytes = 0};
+    spw__mutex_init(&victims->lock, SPW__RANK_VICTIM);
+}
+
+void spw__victims_finish(struct spw__victims *victims)
+{
+    spw__mutex_finish(&victims->lock);
+}
+
+void spw__victims_add(struct spw__victims *victims, struct spw__item *item, enum spw__item_state state)
+{
+    spw__mutex_lock(&victims->lock);
+    if (item->state != SPW__ITEM_OUT)
+        unlink_locked(victims, item);
+    item->state = state;
+    append_locked(list_of(victims, state), item);
+    spw__mutex_unlock(&victims->lock);
+}
+
+void spw__victims_remove(struct spw__victims *victims, struct spw__item *item)
+{
+    spw__mutex_lock(&victims->lock);
+    if (item->state != SPW__ITEM_OUT)
+        unlink_locked(victims, item);
+    spw__mutex_unlock(&victims->lock);
+}
+
+struct spw__item *spw__victims_pop(struct spw__victims *victims, bool clean_only, bool (*claim)(struct spw__item *item))
+{
+    struct spw__item *found = NULL;
+    const enum spw__item_state last = clean_only ? SPW__ITEM_CLEAN : SPW__ITEM_DIRTY;
+    spw__mutex_lock(&victims->lock);
+    for (enum spw__item_state state = SPW__ITEM_CLEAN; !found && state <= last; state++)
+        while (!found && list_of(victims, state)->first) {
+            struct spw__item *item = list_of(victims, state)->first;
+            unlink_locked(victims, item);
+            if (claim(item))
+                found = item;
+        }
+    spw__mutex_unlock(&victims->lock);
+    return found;
+}
+
+void spw__victims_forgive(struct spw__victims *victims)
+{
+    spw__mutex_lock(&victims->lock);
+    struct spw__victim_list *failed = list_of(victims, SPW__ITEM_FAILED);
+    while (failed->first) {
+        struct spw__item *item = failed->first;
+        unlink_locked(victims, item);
+        item->state = SPW__ITEM_DIRTY;
+        append_locked(list_of(victims, SPW__ITEM_DIRTY), item);
+    }
+    spw__mutex_unlock(&victims->lock);
+}
+
+bool spw__victims_any(struct spw__victims *victims)
+{
+    spw__mutex_lock(&victims->lock);
+    const bool any = list_of(victims, SPW__ITEM_CLEAN)->first || list_of(victims, SPW__ITEM_DIRTY)->first;
+    spw__mutex_unlock(&victims->lock);
+    return any;
+}

@@ -1,0 +1,45 @@
+/* Victims: per pool, who goes first when room is needed. Clean items before dirty ones, then the least recently used.
+ *
+ * Invariants: an item is in at most one list of one queue; every operation is O(1); an item that is mapped, unsealed or
+ * moving is in none. Threads: any. Ownership: items belong to their owners; popping one hands it, with the reference
+ * that claim took, to the caller.
+ */
+#ifndef SPW_SPILL_VICTIM_H
+#define SPW_SPILL_VICTIM_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "pool/base/lock.h"
+#include "spill/item.h"
+
+struct spw__victim_list {
+    struct spw__item *first, *last; /* coldest first */
+};
+
+struct spw__victims {
+    struct spw__mutex lock;
+    struct spw__victim_list lists[3]; /* guarded by lock: clean, dirty, failed */
+    _Atomic uint64_t leaving_bytes;   /* atomic: memory that evictions in flight are about to free */
+};
+
+void spw__victims_init(struct spw__victims *victims);
+void spw__victims_finish(struct spw__victims *victims);
+
+/* Puts an item that is OUT at the warm end of the list that state names. */
+void spw__victims_add(struct spw__victims *victims, struct spw__item *item, enum spw__item_state state);
+
+/* Takes the item out, if it is in. */
+void spw__victims_remove(struct spw__victims *victims, struct spw__item *item);
+
+/* Takes out the coldest item for which claim returns true: clean ones first, then (unless clean_only) dirty ones. claim
+ * runs under the queue's lock and takes the reference that keeps the item's owner alive; an item that it refuses is
+ * about to be freed and is taken out as well. NULL: nothing left to take. */
+struct spw__item *spw__victims_pop(struct spw__victims *victims, bool clean_only, bool (*claim)(struct spw__item *item));
+
+/* The round is over: items that failed become candidates again. */
+void spw__victims_forgive(struct spw__victims *victims);
+
+bool spw__victims_any(struct spw__victims *victims);
+
+#endif

@@ -1,0 +1,129 @@
+/* New buffers: admission wherever there is room, and allocation in one place. Neighbours: pressure.c finds the room. */
+#include "src/core/handle.h"
+#include "src/core/manager.h"
+#include "src/core/pressure.h"
+
+#include <string.h>
+
+#include "pool/base/error.h"
+
+void spw_admit_options_init(spw_admit_options *options)
+{
+    *options = (spw_admit_options){.struct_size = sizeof *options, .wait = {.timeout_ms = SPW_TIMEOUT_DEFAULT}};
+}
+
+void spw_alloc_options_init(spw_alloc_options *options)
+{
+    *options = (spw_alloc_options){.struct_size = sizeof *options, .wait = {.timeout_ms = SPW_TIMEOUT_DEFAULT}};
+}
+
+static int check_options(const char *call, size_t struct_size, size_t expected, uint32_t flags, const char *tag,
+                         const spw_wait_options *wait)
+{
+    if (struct_size != expected)
+        return spw__fail(SPW_EINVAL, "%s: options.struct_size is %zu, not %zu; use the init function", call, struct_size,
+                         expected);
+    if (flags & ~SPW_NOWAIT)
+        return spw__fail(SPW_EINVAL, "%s: unknown flags 0x%x; SPW_NOWAIT is the only one", call, flags);
+    if (tag && strnlen(tag, SPW__TAG_BYTES) == SPW__TAG_BYTES)
+        return spw__fail(SPW_EINVAL, "%s: the tag is longer than %d bytes", call, SPW__TAG_BYTES - 1);
+    return spw__check_wait(wait);
+}
+
+/* Runs the request and wraps what it got: block -> payload -> handle. Nothing is left behind on failure. */
+static int create_buffer(struct spw__request *request, const spw_wait_options *wait, const char *tag, spw_buffer **out)
+{
+    struct spw_manager *manager = request->manager;
+    struct spw__payload *payload = NULL;
+    int rc = request->bytes ? spw__request_run(request, wait) : SPW_OK;
+    if (rc != SPW_OK)
+        return rc;
+    const struct spw__block granted = request->block;
+    rc = spw__payload_create(manager, request->group, request->bytes, &request->block, &payload);
+    if (spw__block_is(&request->block)) /* not taken over, or the uncut rest of it */
+        spw__tier_free(spw__tier_of(manager, (spw_tier)request->block.tier), &request->block);
+    if (rc == SPW_OK)
+        rc = spw__handle_create(manager, payload, tag, out);
+    if (rc != SPW_OK) {
+        if (payload)
+            spw__payload_unref(payload);
+        spw__pressure_kick(manager, SPW_TIER_HOST);
+        return rc;
+    }
+    request->block = granted; /* for the caller's statistics only */
+    return SPW_OK;
+}
+
+static spw_tier best_tier(const spw_manager *manager)
+{
+    spw_tier tier = SPW_TIER_DEVICE;
+    while (!manager->tiers[tier].present)
+        tier++;
+    return tier;
+}
+
+static spw_tier lowest_tier(const spw_manager *manager)
+{
+    spw_tier tier = SPW_TIER_HOST;
+    while (!manager->tiers[tier].present)
+        tier--;
+    return tier;
+}
+
+int spw_admit(spw_manager *manager, size_t bytes, const spw_admit_options *options, spw_buffer **out)
+{
+    spw_admit_options defaults;
+    if (!manager || !out)
+        return spw__fail(SPW_EINVAL, "spw_admit: manager or out is NULL");
+    *out = NULL;
+    if (!options) {
+        spw_admit_options_init(&defaults);
+        options = &defaults;
+    }
+    int rc = spw__check_process(manager);
+    if (rc == SPW_OK)
+        rc = check_options("spw_admit", options->struct_size, sizeof *options, options->flags, options->tag,
+                           &options->wait);
+    if (rc != SPW_OK)
+        return rc;
+    if ((options->prefer && !spw__memory_place(manager, options->prefer)) ||
+        (options->lowest && !spw__memory_place(manager, options->lowest)))
+        return spw__fail(SPW_EINVAL, "spw_admit: options.prefer and options.lowest must be memory tiers of this manager");
+    struct spw__request request = {
+        .manager = manager, .group = &manager->root, .bytes = bytes, .nowait = (options->flags & SPW_NOWAIT) != 0,
+        .first = options->prefer ? SPW_PLACE_TIER(options->prefer) : best_tier(manager),
+        .lowest = options->lowest ? SPW_PLACE_TIER(options->lowest) : lowest_tier(manager)};
+    if (request.first > request.lowest)
+        return spw__fail(SPW_EINVAL, "spw_admit: options.prefer (%s) lies below options.lowest (%s)",
+                         spw_tier_name(request.first), spw_tier_name(request.lowest));
+    rc = create_buffer(&request, &options->wait, options->tag, out);
+    if (rc == SPW_OK && bytes) {
+        spw__core_count(manager, SPW__CORE_ADMITS + request.block.tier, 1);
+        spw__core_count(manager, SPW__CORE_ADMIT_BYTES + request.block.tier, request.block.bytes);
+    }
+    return rc;
+}
+
+int spw_alloc(spw_manager *manager, spw_place place, size_t bytes, const spw_alloc_options *options, spw_buffer **out)
+{
+    spw_alloc_options defaults;
+    if (!manager || !out)
+        return spw__fail(SPW_EINVAL, "spw_alloc: manager or out is NULL");
+    *out = NULL;
+    if (!options) {
+        spw_alloc_options_init(&defaults);
+        options = &defaults;
+    }
+    int rc = spw__check_process(manager);
+    if (rc == SPW_OK)
+        rc = check_options("spw_alloc", options->struct_size, sizeof *options, options->flags, options->tag,
+                           &options->wait);
+    if (rc != SPW_OK)
+        return rc;
+    if (!spw__memory_place(manager, place))
+        return spw__fail(SPW_EINVAL, "spw_alloc: the place is not a memory tier of this manager");
+    struct spw__request request = {.manager = manager, .group = &manager->root, .bytes = bytes,
+                                   .nowait = (options->flags & SPW_NOWAIT) != 0,
+                                   .first = SPW_PLACE_TIER(place), .lowest = SPW_PLACE_TIER(place)};
+    return create_buffer(&request, &options->wait, options->tag, out);
+}

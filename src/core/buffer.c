@@ -1,0 +1,104 @@
+/* Buffers: life cycle and queries. Neighbours: admit.c makes them, view.c maps them, payload.c holds the bytes. */
+#include "src/core/handle.h"
+#include "src/core/manager.h"
+#include "src/core/pressure.h"
+
+#include "pool/base/error.h"
+
+int spw_buffer_seal(spw_buffer *buffer)
+{
+    int rc = spw__handle_check(buffer, "spw_buffer_seal");
+    if (rc != SPW_OK)
+        return rc;
+    struct spw__payload *payload = buffer->payload;
+    spw__mutex_lock(&payload->lock);
+    if (payload->sealed)
+        rc = spw__fail(SPW_ESEALED, "spw_buffer_seal: the buffer \"%s\" is sealed already", buffer->tag);
+    else if (payload->writers)
+        rc = spw__fail(SPW_EMAPPED, "spw_buffer_seal: the buffer \"%s\" is mapped for writing; unmap it first",
+                       buffer->tag);
+    payload->sealed = true;
+    for (uint32_t i = 0; rc == SPW_OK && i < payload->n_pieces; i++)
+        spw__piece_requeue_locked(&payload->pieces[i], false);
+    payload->sealed = rc == SPW_OK || rc == SPW_ESEALED;
+    spw__mutex_unlock(&payload->lock);
+    if (rc == SPW_OK)
+        spw__pressure_kick(buffer->manager, SPW_TIER_HOST);
+    return rc;
+}
+
+int spw_buffer_retain(spw_buffer *buffer)
+{
+    int rc = spw__handle_check(buffer, "spw_buffer_retain");
+    if (rc != SPW_OK)
+        return rc;
+    spw__mutex_lock(&buffer->payload->lock);
+    const bool sealed = buffer->payload->sealed;
+    spw__mutex_unlock(&buffer->payload->lock);
+    if (!sealed)
+        return spw__fail(SPW_EINVAL, "spw_buffer_retain: the buffer \"%s\" is not sealed: until then it has one owner",
+                         buffer->tag);
+    (void)atomic_fetch_add(&buffer->refs, 1);
+    return SPW_OK;
+}
+
+static bool is_pinned(struct spw__payload *payload)
+{
+    bool pinned = payload->writers != 0;
+    spw__mutex_lock(&payload->lock);
+    for (uint32_t i = 0; i < payload->n_pieces; i++)
+        pinned |= payload->pieces[i].pins != 0;
+    spw__mutex_unlock(&payload->lock);
+    return pinned;
+}
+
+int spw_buffer_release(spw_buffer *buffer)
+{
+    if (!buffer)
+        return SPW_OK;
+    const int rc = spw__handle_check(buffer, "spw_buffer_release");
+    if (rc != SPW_OK)
+        return rc;
+    spw_manager *manager = buffer->manager;
+    struct spw__payload *payload = buffer->payload;
+    uint32_t refs = atomic_load(&buffer->refs);
+    do {
+        if (refs == 0)
+            return spw__fail(SPW_EBADHANDLE, "spw_buffer_release: the buffer was released already");
+        if (refs == 1 && is_pinned(payload))
+            return spw__fail(SPW_EMAPPED, "spw_buffer_release: the buffer \"%s\" is still mapped; unmap it first",
+                             buffer->tag);
+    } while (!atomic_compare_exchange_weak(&buffer->refs, &refs, refs - 1));
+    if (refs > 1)
+        return SPW_OK;
+    spw__handle_destroy(buffer);
+    spw__payload_unref(payload);
+    spw__pressure_kick(manager, SPW_TIER_HOST);
+    return SPW_OK;
+}
+
+size_t spw_buffer_size(const spw_buffer *buffer)
+{
+    return spw__handle_check(buffer, "spw_buffer_size") == SPW_OK ? buffer->payload->size : 0;
+}
+
+spw_place spw_buffer_place(const spw_buffer *buffer)
+{
+    if (spw__handle_check(buffer, "spw_buffer_place") != SPW_OK)
+        return SPW_PLACE_NONE;
+    struct spw__payload *payload = buffer->payload;
+    spw_tier lowest = SPW_TIER_DEVICE;
+    spw__mutex_lock(&payload->lock);
+    for (uint32_t i = 0; i < payload->n_pieces; i++) {
+        const struct spw__block *mem = &payload->pieces[i].mem;
+        const spw_tier tier = spw__block_is(mem) ? (spw_tier)mem->tier : SPW_TIER_DISK;
+        lowest = tier > lowest ? tier : lowest;
+    }
+    spw__mutex_unlock(&payload->lock);
+    return payload->n_pieces ? SPW_PLACE(lowest, 0) : SPW_PLACE_NONE;
+}
+
+const char *spw_buffer_tag(const spw_buffer *buffer)
+{
+    return spw__handle_check(buffer, "spw_buffer_tag") == SPW_OK ? buffer->tag : "";
+}

@@ -1,0 +1,171 @@
+/* Eviction of pieces. Neighbours: pressure.c asks, spill/mover carries, payload.c keeps the states. */
+#include "src/core/evict.h"
+
+#include "pool/base/error.h"
+#include "src/core/manager.h"
+#include "src/core/pressure.h"
+
+static struct spw__piece *piece_of(struct spw__item *item)
+{
+    return (struct spw__piece *)(void *)item;
+}
+
+bool spw__evict_claim(struct spw__item *item)
+{
+    return spw__payload_try_ref(piece_of(item)->payload);
+}
+
+static struct spw__victims *victims_of(struct spw_manager *manager, const struct spw__block *block)
+{
+    return &manager->victims[block->tier][block->pool];
+}
+
+static bool evictable_locked(const struct spw__piece *piece)
+{
+    return piece->payload->sealed && piece->state == SPW__PIECE_IDLE && piece->pins == 0 && !piece->payload->gathering &&
+           spw__block_is(&piece->mem);
+}
+
+/* A clean copy lies on disk: forget the one in memory. */
+static void drop_locked(struct spw__piece *piece)
+{
+    struct spw_manager *manager = piece->payload->manager;
+    spw__core_count(manager, SPW__CORE_DROP_BYTES + piece->mem.tier, piece->mem.bytes);
+    spw__tier_free(spw__tier_of(manager, (spw_tier)piece->mem.tier), &piece->mem);
+}
+
+/* The first lower memory tier that has room at once; false: none. */
+static bool find_lower_locked(struct spw__piece *piece, struct spw__block *out)
+{
+    struct spw_manager *manager = piece->payload->manager;
+    for (spw_tier tier = (spw_tier)(piece->mem.tier + 1); tier < SPW__MEMORY_TIERS; tier++) {
+        struct spw__tier *lower = spw__tier_of(manager, tier);
+        if (!lower->present)
+            continue;
+        if (spw__tier_alloc(lower, piece->payload->group, spw__piece_bytes(piece), out) == SPW_OK)
+            return true;
+        spw__waitset_signal(&manager->waits, SPW__CHANNEL(tier));
+    }
+    return false;
+}
+
+/* What is published, and what is given back, when a move that was to evict a piece is over. */
+static void settle_locked(struct spw__piece *piece, struct spw__move *move, int status, struct spw__block *to_free)
+{
+    struct spw_manager *manager = piece->payload->manager;
+    const bool to_disk = move->to.tier == SPW_TIER_DISK;
+    const bool stays = status != SPW_OK || piece->pins != 0; /* failed, or a map came in between */
+    *to_free = (struct spw__block){.bytes = 0};
+    if (to_disk && status == SPW_OK) {
+        piece->disk = move->to.extent;
+        piece->sum = move->sum;
+    }
+    if (!stays) {
+        *to_free = piece->mem;
+        piece->mem = (struct spw__block){.bytes = 0};
+        spw__core_count(manager, SPW__CORE_SPILL_BYTES + to_free->tier, to_free->bytes);
+    }
+    if (!to_disk && stays)
+        *to_free = piece->to;
+    else if (!to_disk)
+        piece->mem = piece->to;
+    piece->to = (struct spw__block){.bytes = 0};
+}
+
+static void evict_done(struct spw__move *move, int status)
+{
+    struct spw__piece *piece = move->arg;
+    struct spw__payload *payload = piece->payload;
+    struct spw_manager *manager = payload->manager;
+    struct spw__block to_free;
+    spw__mutex_lock(&payload->lock);
+    const struct spw__block source = piece->mem;
+    settle_locked(piece, move, status, &to_free);
+    piece->state = SPW__PIECE_IDLE;
+    piece->move = NULL;
+    spw__piece_requeue_locked(piece, status != SPW_OK && status != SPW_ECANCELED);
+    struct spw__use *use = move->use;
+    spw__mutex_unlock(&payload->lock);
+
+    if (status != SPW_OK && status != SPW_ECANCELED)
+        spw__pressure_note_failure(manager, (spw_tier)source.tier);
+    if (spw__block_is(&to_free))
+        spw__tier_free(spw__tier_of(manager, (spw_tier)to_free.tier), &to_free);
+    (void)atomic_fetch_sub(&victims_of(manager, &source)->leaving_bytes, source.bytes);
+    spw__use_unref(manager, use);
+    spw__move_give(manager, move);
+    spw__waitset_signal_object(&manager->waits, payload);
+    spw__payload_unref(payload);
+    spw__pressure_kick(manager, SPW_TIER_HOST);
+}
+
+enum spw__evict_result spw__evict_start(struct spw__piece *piece)
+{
+    struct spw__payload *payload = piece->payload;
+    struct spw_manager *manager = payload->manager;
+    struct spw__move *move = NULL;
+    enum spw__evict_result result = SPW__EVICT_STARTED;
+    spw__mutex_lock(&payload->lock);
+    if (!evictable_locked(piece)) {
+        result = SPW__EVICT_SKIPPED;
+    } else if (piece->disk.bytes) {
+        drop_locked(piece);
+    } else if (!(move = spw__move_take(manager))) {
+        result = SPW__EVICT_BUSY;
+        spw__piece_requeue_locked(piece, false);
+    } else if (!find_lower_locked(piece, &piece->to) && !manager->store) {
+        result = SPW__EVICT_BUSY;
+        spw__piece_requeue_locked(piece, false);
+    } else {
+        move->bytes = spw__piece_bytes(piece);
+        move->identity = payload->identity + piece->index;
+        move->to = spw__block_is(&piece->to)
+                       ? (struct spw__end){.tier = (spw_tier)piece->to.tier, .address = piece->to.address,
+                                           .capacity = piece->to.bytes}
+                       : (struct spw__end){.tier = SPW_TIER_DISK};
+        move->use = spw__use_ref(payload->last_use);
+        move->done = evict_done;
+        move->arg = piece;
+        spw__piece_source_locked(piece, &move->from);
+        piece->state = SPW__PIECE_SPILLING;
+        piece->move = move;
+        (void)atomic_fetch_add(&victims_of(manager, &piece->mem)->leaving_bytes, piece->mem.bytes);
+    }
+    spw__mutex_unlock(&payload->lock);
+    if (result == SPW__EVICT_STARTED && move) {
+        spw__mover_submit(manager->mover, move); /* the reference goes with it */
+        return result;
+    }
+    if (move)
+        spw__move_give(manager, move);
+    spw__payload_unref(payload);
+    return result;
+}
+
+bool spw__evict_reclaim_disk(void *arg, uint64_t bytes)
+{
+    struct spw_manager *manager = arg;
+    uint64_t freed = 0;
+    for (unsigned tier = SPW__MEMORY_TIERS; tier-- > 0;)
+        for (uint32_t pool = 0; pool < manager->tiers[tier].n_pools; pool++)
+            while (freed < bytes) {
+                struct spw__item *item = spw__victims_pop(&manager->victims[tier][pool], true, spw__evict_claim);
+                if (!item)
+                    break;
+                struct spw__piece *piece = piece_of(item);
+                struct spw__payload *payload = piece->payload;
+                struct spw__extent extent = {.bytes = 0};
+                spw__mutex_lock(&payload->lock);
+                if (evictable_locked(piece)) {
+                    extent = piece->disk;
+                    piece->disk = (struct spw__extent){.bytes = 0};
+                }
+                spw__piece_requeue_locked(piece, false);
+                spw__mutex_unlock(&payload->lock);
+                if (extent.bytes)
+                    spw__store_free(manager->store, &extent);
+                freed += extent.bytes;
+                spw__payload_unref(payload);
+            }
+    return freed != 0;
+}

@@ -1,0 +1,22 @@
+/* Eviction of one piece: a drop, a move to a lower memory tier, or a write to disk. Never waits for a budget. */
+#ifndef SPW_CORE_EVICT_H
+#define SPW_CORE_EVICT_H
+
+#include "src/core/payload.h"
+
+enum spw__evict_result {
+    SPW__EVICT_STARTED, /* dropped at once, or leaving */
+    SPW__EVICT_SKIPPED, /* it was not a victim any more */
+    SPW__EVICT_BUSY,    /* not now: ask again when a move completes or lower memory is freed */
+};
+
+/* Takes the reference that the victim queue's claim took. */
+enum spw__evict_result spw__evict_start(struct spw__piece *piece);
+
+/* Gives up clean copies on disk, coldest first, until bytes are free there or there are none. True if any was. */
+bool spw__evict_reclaim_disk(void *manager, uint64_t bytes);
+
+/* For spw__victims_pop. */
+bool spw__evict_claim(struct spw__item *item);
+
+#endif

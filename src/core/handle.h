@@ -1,0 +1,38 @@
+/* Handles: what users hold. Apart from payloads, so that several may share one (slices).
+ *
+ * Handles lie in chunks that the manager keeps until it is destroyed and reuses oldest first: a stale handle is found
+ * dead, not unmapped, and a double release is an error instead of a crash.
+ */
+#ifndef SPW_CORE_HANDLE_H
+#define SPW_CORE_HANDLE_H
+
+#include "src/core/payload.h"
+
+#include <spillway/buffer.h>
+
+#define SPW__HANDLE_LIVE UINT64_C(0x7370775f6c697665)
+#define SPW__HANDLE_DEAD UINT64_C(0x7370775f64656164)
+#define SPW__TAG_BYTES 32
+
+struct spw_buffer {
+    _Atomic uint64_t magic; /* atomic */
+    _Atomic uint32_t refs;  /* atomic */
+    uint32_t padding;
+    spw_manager *manager;
+    struct spw__payload *payload;
+    struct spw_buffer *next_free; /* guarded by the handles' lock */
+    char tag[SPW__TAG_BYTES];
+};
+
+/* SPW_ENOMETA when the budget is used up. The handle has one reference and takes over the payload's. */
+int spw__handle_create(spw_manager *manager, struct spw__payload *payload, const char *tag, spw_buffer **out);
+void spw__handle_destroy(spw_buffer *buffer);
+
+/* Visits live handles until visit returns false. Not together with create or destroy by other threads' will. */
+void spw__handles_visit(spw_manager *manager, bool (*visit)(spw_buffer *buffer, void *arg), void *arg);
+void spw__handles_finish(spw_manager *manager);
+
+/* SPW_OK, or SPW_EBADHANDLE / SPW_EFORK with detail. call names the public function. */
+int spw__handle_check(const spw_buffer *buffer, const char *call);
+
+#endif

@@ -1,0 +1,413 @@
+/* The manager: wiring and life cycle only. Neighbours: options.c decides what is built, everything else does the work.
+ *
+ * Built bottom up and taken down in reverse order: metadata, device, tiers, victims, store, staging, mover.
+ */
+#include "src/core/manager.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pool/base/error.h"
+#include "src/core/evict.h"
+#include "src/core/handle.h"
+#include "src/core/options.h"
+#include "src/core/pressure.h"
+
+static unsigned fork_generation; /* changed in a child, before any other thread exists */
+
+static void note_fork(void)
+{
+    fork_generation++;
+}
+
+static void watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, note_fork);
+}
+
+int spw__check_process(const struct spw_manager *manager)
+{
+    if (manager->fork_generation == fork_generation)
+        return SPW_OK;
+    return spw__fail(SPW_EFORK, "this process is a fork of the one that made the manager, and does not share its memory");
+}
+
+struct spw__move *spw__move_take(struct spw_manager *manager)
+{
+    spw__mutex_lock(&manager->moves_lock);
+    struct spw__move *move = manager->free_moves;
+    if (move)
+        manager->free_moves = move->next;
+    spw__mutex_unlock(&manager->moves_lock);
+    if (move)
+        *move = (struct spw__move){.bytes = 0};
+    return move;
+}
+
+void spw__move_give(struct spw_manager *manager, struct spw__move *move)
+{
+    spw__mutex_lock(&manager->moves_lock);
+    move->next = manager->free_moves;
+    manager->free_moves = move;
+    spw__mutex_unlock(&manager->moves_lock);
+}
+
+void spw_options_init(spw_options *options)
+{
+    *options = (spw_options){.struct_size = sizeof *options, .default_timeout_ms = 60000};
+}
+
+static uint64_t pools_size(const spw_spec *spec, spw_tier tier)
+{
+    uint64_t size = 0;
+    for (uint32_t i = 0; i < spec->n_pools[tier]; i++)
+        size += spec->pools[tier][i].size_bytes;
+    return size;
+}
+
+/* Opens the device that a device tier needs; driver=auto without one means no device tier, said in the log. */
+static int open_device(struct spw_manager *manager, struct spw__settings *settings)
+{
+    spw_spec *spec = &settings->spec;
+    if (spec->n_pools[SPW_TIER_DEVICE] == 0 && spec->driver == SPW_DRIVER_AUTO)
+        return SPW_OK;
+    /* Allocations on the simulated device are aligned: room for the gaps, so that the pools always fit. */
+    const uint64_t slack = (UINT64_C(2) << 20) * (spec->n_pools[SPW_TIER_DEVICE] + UINT64_C(1));
+    const struct spw__device_config config = {.kind = spec->driver, .device_id = spec->device_id,
+                                              .capacity_bytes = pools_size(spec, SPW_TIER_DEVICE) + slack,
+                                              .log = &manager->log, .meta = &manager->meta};
+    const int rc = spw__device_open(&config, &manager->device);
+    if (rc != SPW_ENOTSUP || spec->driver != SPW_DRIVER_AUTO)
+        return rc;
+    spw__logf(&manager->log, settings->defaulted ? SPW__LOG_INFO : SPW__LOG_WARN,
+              "no device tier: %s; driver=sim simulates one", spw_error_detail()->message);
+    spec->n_pools[SPW_TIER_DEVICE] = 0;
+    return SPW_OK;
+}
+
+static int build_tier(struct spw_manager *manager, const spw_spec *spec, spw_tier tier)
+{
+    const uint32_t n_pools = spec->n_pools[tier];
+    const struct spw__tier_config config = {
+        .tier = tier, .pools = spec->pools[tier], .n_pools = n_pools,
+        .address_ordered = spec->placement == SPW_PLACEMENT_ADDRESS, .device = manager->device, .meta = &manager->meta,
+        .waits = &manager->waits, .counters = &manager->counters,
+        .first_counter = SPW__CORE_TIERS + (unsigned)tier * SPW__TIER_COUNTERS};
+    int rc = spw__tier_init(&manager->tiers[tier], &config);
+    if (rc != SPW_OK || n_pools == 0)
+        return rc;
+    spw__gate_init(&manager->root.gates[tier], manager->tiers[tier].size);
+    manager->victims[tier] = spw__meta_alloc(&manager->meta, n_pools * sizeof *manager->victims[tier]);
+    if (!manager->victims[tier])
+        return spw__fail(SPW_ENOMETA, "no metadata memory for %u pools; raise meta=", n_pools);
+    for (uint32_t i = 0; i < n_pools; i++)
+        spw__victims_init(&manager->victims[tier][i]);
+    return SPW_OK;
+}
+
+static int build_tiers(struct spw_manager *manager, const spw_spec *spec)
+{
+    bool any = false;
+    for (spw_tier tier = SPW_TIER_DEVICE; tier < SPW__MEMORY_TIERS; tier++) {
+        const int rc = build_tier(manager, spec, tier);
+        if (rc != SPW_OK)
+            return rc;
+        any |= manager->tiers[tier].present;
+    }
+    return any ? SPW_OK
+               : spw__fail(SPW_EINVAL, "the configuration leaves no memory tier: name host=, pinned= or device= (a bare "
+                                       "string configures the device alone; without a GPU, driver=sim simulates one)");
+}
+
+static int build_store(struct spw_manager *manager, const spw_spec *spec)
+{
+    spw__gate_init(&manager->root.gates[SPW_TIER_DISK], UINT64_MAX);
+    if (spec->n_folders == 0) {
+        atomic_store(&manager->root.gates[SPW_TIER_DISK].budget, 0);
+        return SPW_OK;
+    }
+    const int rc = spw__store_create(spec->folders, spec->n_folders, &manager->root.gates[SPW_TIER_DISK],
+                                     &manager->meta, &manager->log, &manager->store);
+    if (rc == SPW_OK)
+        atomic_store(&manager->root.gates[SPW_TIER_DISK].budget, spw__store_quota(manager->store));
+    return rc;
+}
+
+/* Staging is set aside now, so that a spill never has to ask: from pinned_host, else host, else the meta budget. */
+static int build_staging(struct spw_manager *manager, const struct spw__settings *settings, void **staging)
+{
+    *staging = NULL;
+    if (!manager->store)
+        return SPW_OK;
+    manager->staging_bytes = settings->staging_bytes;
+    for (spw_tier tier = SPW_TIER_PINNED_HOST; tier <= SPW_TIER_HOST; tier++)
+        if (manager->tiers[tier].present) {
+            if (manager->staging_bytes > manager->tiers[tier].largest_request)
+                manager->staging_bytes = manager->tiers[tier].largest_request / SPW__IO_BLOCK * SPW__IO_BLOCK;
+            const int rc = spw__tier_alloc(&manager->tiers[tier], &manager->root, manager->staging_bytes,
+                                           &manager->staging_block);
+            *staging = (void *)(uintptr_t)manager->staging_block.address;
+            /* A small block is aligned only because it is the first of its pool. */
+            if (rc == SPW_OK && manager->staging_bytes && manager->staging_block.address % SPW__IO_BLOCK == 0)
+                return SPW_OK;
+            return spw__fail(SPW_EINVAL, "staging of %llu bytes does not fit the pools of %s; one of them must hold at "
+                                         "least %u bytes", (unsigned long long)manager->staging_bytes,
+                             spw_tier_name(tier), SPW__IO_BLOCK);
+        }
+    manager->staging_meta = spw__meta_alloc(&manager->meta, settings->staging_bytes + SPW__IO_BLOCK);
+    if (!manager->staging_meta)
+        return spw__fail(SPW_ENOMETA, "no metadata memory for staging of %llu bytes; raise meta=, lower staging=, or "
+                                      "give host= or pinned=", (unsigned long long)settings->staging_bytes);
+    const uintptr_t base = (uintptr_t)manager->staging_meta;
+    *staging = (void *)((base + SPW__IO_BLOCK - 1) / SPW__IO_BLOCK * SPW__IO_BLOCK);
+    return SPW_OK;
+}
+
+static void drive(void *arg)
+{
+    struct spw_manager *manager = arg;
+    (void)spw__mover_drive(manager->mover, 1000000);
+}
+
+static int build_mover(struct spw_manager *manager, const struct spw__settings *settings, void *staging)
+{
+    manager->moves = spw__meta_alloc(&manager->meta, SPW__SPILL_MOVES * sizeof *manager->moves);
+    if (!manager->moves)
+        return spw__fail(SPW_ENOMETA, "no metadata memory for the mover; raise meta=");
+    for (unsigned i = 0; i < SPW__SPILL_MOVES; i++)
+        spw__move_give(manager, &manager->moves[i]);
+    const struct spw__mover_config config = {
+        .store = manager->store, .device = manager->device, .staging = staging,
+        .staging_bytes = manager->staging_bytes, .io = settings->spec.io, .io_threads = settings->spec.io_threads,
+        .own_thread = settings->own_thread, .verify = settings->verify, .clock = manager->env.clock,
+        .log = &manager->log, .meta = &manager->meta, .counters = &manager->counters, .first_counter = SPW__CORE_MOVER,
+        .reclaim_disk = spw__evict_reclaim_disk, .reclaim_arg = manager};
+    if (!settings->own_thread) {
+        manager->waits.drive = drive;
+        manager->waits.drive_arg = manager;
+    }
+    return spw__mover_create(&config, &manager->mover);
+}
+
+/* Takes down whatever was built. */
+static void dismantle(struct spw_manager *manager)
+{
+    spw__mover_destroy(manager->mover);
+    spw__meta_free(&manager->meta, manager->moves, SPW__SPILL_MOVES * sizeof *manager->moves);
+    spw__meta_free(&manager->meta, manager->staging_meta, manager->staging_bytes + SPW__IO_BLOCK);
+    if (spw__block_is(&manager->staging_block))
+        spw__tier_free(&manager->tiers[manager->staging_block.tier], &manager->staging_block);
+    spw__store_destroy(manager->store);
+    for (unsigned tier = 0; tier < SPW__MEMORY_TIERS; tier++) {
+        const uint32_t n_pools = manager->tiers[tier].n_pools;
+        for (uint32_t i = 0; manager->victims[tier] && i < n_pools; i++)
+            spw__victims_finish(&manager->victims[tier][i]);
+        spw__meta_free(&manager->meta, manager->victims[tier], n_pools * sizeof *manager->victims[tier]);
+        spw__tier_finish(&manager->tiers[tier]);
+        spw__mutex_finish(&manager->pressure[tier].lock);
+    }
+    spw__device_close(manager->device);
+    spw__handles_finish(manager);
+    spw__waitset_finish(&manager->waits);
+    spw__mutex_finish(&manager->moves_lock);
+    free(manager);
+}
+
+static int build(struct spw_manager *manager, struct spw__settings *settings)
+{
+    void *staging = NULL;
+    int rc = open_device(manager, settings);
+    if (rc == SPW_OK) {
+        spw__settings_resolve(settings);
+        manager->piece_bytes = settings->piece_bytes;
+        rc = build_tiers(manager, &settings->spec);
+    }
+    if (rc == SPW_OK)
+        rc = build_store(manager, &settings->spec);
+    if (rc == SPW_OK)
+        rc = build_staging(manager, settings, &staging);
+    if (rc == SPW_OK)
+        rc = build_mover(manager, settings, staging);
+    return rc;
+}
+
+static struct spw_manager *new_manager(const spw_options *options, const struct spw__env *env)
+{
+    struct spw_manager *manager = aligned_alloc(64, (sizeof *manager + 63) / 64 * 64);
+    if (!manager)
+        return NULL;
+    memset(manager, 0, sizeof *manager);
+    manager->env = env ? *env : (struct spw__env){.clock = NULL};
+    manager->log = (struct spw__log){.fn = options->log, .arg = options->log_arg};
+    manager->default_timeout_ms = options->default_timeout_ms;
+    manager->fork_generation = fork_generation;
+    spw__waitset_init(&manager->waits, manager->env.clock);
+    spw__mutex_init(&manager->moves_lock, SPW__RANK_META);
+    spw__mutex_init(&manager->handles.lock, SPW__RANK_HANDLES);
+    for (unsigned tier = 0; tier < SPW__MEMORY_TIERS; tier++)
+        spw__mutex_init(&manager->pressure[tier].lock, SPW__RANK_PUMP);
+    return manager;
+}
+
+int spw__manager_create_env(const spw_options *options, const struct spw__env *env, spw_manager **out)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    spw_options defaults;
+    if (!out)
+        return spw__fail(SPW_EINVAL, "spw_manager_create: out is NULL");
+    *out = NULL;
+    if (!options) {
+        spw_options_init(&defaults);
+        options = &defaults;
+    }
+    if (options->struct_size != sizeof *options || options->default_timeout_ms < 0)
+        return spw__fail(SPW_EINVAL, "spw_manager_create: options.struct_size is %zu, not %zu, or default_timeout_ms is "
+                                     "negative; use spw_options_init", options->struct_size, sizeof *options);
+    struct spw__settings *settings = malloc(sizeof *settings);
+    if (!settings)
+        return spw__fail(SPW_ENOMETA, "no memory for the configuration");
+    int rc = spw__settings_init(settings, options);
+    struct spw_manager *manager = rc == SPW_OK ? new_manager(options, env) : NULL;
+    if (rc == SPW_OK && !manager)
+        rc = spw__fail(SPW_ENOMETA, "no memory for the manager");
+    if (rc == SPW_OK) {
+        (void)pthread_once(&once, watch_forks);
+        spw__meta_init(&manager->meta, settings->spec.meta_bytes ? settings->spec.meta_bytes : UINT64_C(64) << 20);
+        rc = build(manager, settings);
+    }
+    if (rc != SPW_OK && manager)
+        dismantle(manager);
+    else
+        *out = manager;
+    free(settings);
+    return rc;
+}
+
+int spw_manager_create(const spw_options *options, spw_manager **out)
+{
+    return spw__manager_create_env(options, NULL, out);
+}
+
+struct listing {
+    char text[256];
+    size_t used;
+    unsigned listed;
+};
+
+static bool list_buffer(spw_buffer *buffer, void *arg)
+{
+    struct listing *listing = arg;
+    const int n = snprintf(listing->text + listing->used, sizeof listing->text - listing->used, "%s\"%s\" (%llu bytes)",
+                           listing->listed ? ", " : "", buffer->tag, (unsigned long long)buffer->payload->size);
+    listing->used += (size_t)(n > 0 ? n : 0);
+    listing->listed++;
+    return listing->listed < 8 && listing->used < sizeof listing->text - 64;
+}
+
+int spw_manager_destroy(spw_manager *manager)
+{
+    if (!manager)
+        return SPW_OK;
+    const int rc = spw__check_process(manager);
+    if (rc != SPW_OK)
+        return rc;
+    spw__mutex_lock(&manager->handles.lock);
+    const uint64_t live = manager->handles.live;
+    spw__mutex_unlock(&manager->handles.lock);
+    if (live) {
+        struct listing listing = {.used = 0};
+        spw__handles_visit(manager, list_buffer, &listing);
+        return spw__fail(SPW_EBUSY, "%llu buffers are live: %s%s; release them first", (unsigned long long)live,
+                         listing.text, live > listing.listed ? ", ..." : "");
+    }
+    dismantle(manager);
+    return SPW_OK;
+}
+
+/* Takes a buffer away from whoever holds it: its maps and references count no more. */
+static bool drop_buffer(spw_buffer *buffer, void *arg)
+{
+    struct spw__payload *payload = buffer->payload;
+    (void)arg;
+    spw__mutex_lock(&payload->lock);
+    for (uint32_t i = 0; i < payload->n_pieces; i++)
+        payload->pieces[i].pins = 0;
+    spw__mutex_unlock(&payload->lock);
+    spw__handle_destroy(buffer);
+    spw__payload_unref(payload);
+    return true;
+}
+
+void spw_manager_destroy_force(spw_manager *manager)
+{
+    if (!manager || spw__check_process(manager) != SPW_OK)
+        return;
+    spw__waitset_shut_down(&manager->waits);
+    spw__handles_visit(manager, drop_buffer, NULL);
+    dismantle(manager);
+}
+
+static struct spw__gate *gate_of(spw_manager *manager, spw_place place, uint64_t *most)
+{
+    if (place == SPW_PLACE_NONE || SPW_PLACE_INDEX(place) != 0)
+        return NULL;
+    switch ((int)SPW_PLACE_TIER(place)) {
+    case SPW_TIER_META: *most = UINT64_MAX; return &manager->meta.gate;
+    case SPW_TIER_DISK:
+        *most = manager->store ? spw__store_quota(manager->store) : 0;
+        return manager->store ? &manager->root.gates[SPW_TIER_DISK] : NULL;
+    default:
+        if (!spw__memory_place(manager, place))
+            return NULL;
+        *most = manager->tiers[SPW_PLACE_TIER(place)].size;
+        return &manager->root.gates[SPW_PLACE_TIER(place)];
+    }
+}
+
+int spw_set_budget(spw_manager *manager, spw_place place, uint64_t bytes)
+{
+    uint64_t most = 0;
+    if (!manager)
+        return spw__fail(SPW_EINVAL, "spw_set_budget: manager is NULL");
+    const int rc = spw__check_process(manager);
+    if (rc != SPW_OK)
+        return rc;
+    struct spw__gate *gate = gate_of(manager, place, &most);
+    if (!gate)
+        return spw__fail(SPW_EINVAL, "spw_set_budget: this manager has no such place");
+    if (bytes > most)
+        return spw__fail(SPW_EINVAL, "spw_set_budget: %llu bytes are more than the %llu that %s has",
+                         (unsigned long long)bytes, (unsigned long long)most, spw_tier_name(SPW_PLACE_TIER(place)));
+    atomic_store(&gate->budget, bytes);
+    if ((unsigned)SPW_PLACE_TIER(place) < SPW__MEMORY_TIERS)
+        spw__waitset_signal(&manager->waits, SPW__CHANNEL(SPW_PLACE_TIER(place)));
+    spw__pressure_kick(manager, SPW_TIER_HOST);
+    return SPW_OK;
+}
+
+uint64_t spw_budget(spw_manager *manager, spw_place place)
+{
+    uint64_t most;
+    struct spw__gate *gate = manager ? gate_of(manager, place, &most) : NULL;
+    return gate ? atomic_load(&gate->budget) : 0;
+}
+
+int spw_progress(spw_manager *manager, uint64_t max_ns)
+{
+    if (!manager)
+        return spw__fail(SPW_EINVAL, "spw_progress: manager is NULL");
+    const int rc = spw__check_process(manager);
+    if (rc != SPW_OK)
+        return rc;
+    const uint64_t begun = spw__clock_monotonic_ns();
+    uint64_t passed = 0;
+    bool left;
+    do {
+        left = spw__mover_drive(manager->mover, (int64_t)(max_ns - passed > INT64_MAX ? INT64_MAX : max_ns - passed));
+        passed = spw__clock_monotonic_ns() - begun;
+    } while (left && passed < max_ns);
+    spw__waitset_expire(&manager->waits);
+    return left ? 1 : 0;
+}

@@ -1,0 +1,111 @@
+/* The manager's insides: wiring and what the rest of src/core shares. No policy lives here. */
+#ifndef SPW_CORE_MANAGER_H
+#define SPW_CORE_MANAGER_H
+
+#include <stdatomic.h>
+
+#include "pool/base/counters.h"
+#include "pool/base/log.h"
+#include "pool/tier.h"
+#include "spill/mover.h"
+#include "spill/store.h"
+#include "spill/victim.h"
+
+#include <spillway/manager.h>
+#include <spillway/spec.h>
+
+#define SPW__MEMORY_TIERS 3 /* device, pinned_host, host: the tiers with pools */
+
+/* Counters of the manager beside those of tiers and mover. */
+enum spw__core_counter {
+    SPW__CORE_ADMITS = 0,                             /* per memory tier */
+    SPW__CORE_ADMIT_BYTES = SPW__CORE_ADMITS + SPW__MEMORY_TIERS,
+    SPW__CORE_SPILL_BYTES = SPW__CORE_ADMIT_BYTES + SPW__MEMORY_TIERS,
+    SPW__CORE_DROP_BYTES = SPW__CORE_SPILL_BYTES + SPW__MEMORY_TIERS,
+    SPW__CORE_WAITS = SPW__CORE_DROP_BYTES + SPW__MEMORY_TIERS,
+    SPW__CORE_WAIT_NS,
+    SPW__CORE_WAIT_TIMEOUTS,
+    SPW__CORE_SPILL_FAILURES,
+    SPW__CORE_TIERS,                                  /* SPW__TIER_COUNTERS per memory tier */
+    SPW__CORE_MOVER = SPW__CORE_TIERS + SPW__MEMORY_TIERS * SPW__TIER_COUNTERS,
+    SPW__CORE_COUNTERS = SPW__CORE_MOVER + SPW__MOVER_COUNTERS
+};
+_Static_assert((int)SPW__CORE_COUNTERS <= (int)SPW__COUNTERS_MAX, "raise SPW__COUNTERS_MAX");
+
+/* What happens when a request does not fit, per memory tier. */
+struct spw__pressure {
+    struct spw__mutex lock;  /* one choice of victims at a time */
+    bool failed;             /* guarded by lock: a victim could not be written in this round */
+    spw_error_info failure;  /* guarded by lock: why */
+};
+
+/* Handles lie in chunks that are never given back while the manager lives, so that a stale one is recognised. */
+struct spw__handle_chunk;
+struct spw__handles {
+    struct spw__mutex lock;
+    struct spw__handle_chunk *chunks; /* guarded by lock */
+    struct spw_buffer *free_first, *free_last; /* guarded by lock: reused oldest first */
+    uint64_t live;                    /* guarded by lock */
+};
+
+/* What tests replace. */
+struct spw__env {
+    const struct spw__clock *clock; /* NULL: the real one */
+};
+
+struct spw_manager {
+    struct spw__env env;
+    struct spw__log log;
+    struct spw__meta meta;
+    struct spw__group root; /* gates of all places but meta, whose gate is in meta */
+    struct spw__waitset waits;
+    struct spw__counters counters;
+    struct spw__tier tiers[SPW__MEMORY_TIERS];
+    struct spw__victims *victims[SPW__MEMORY_TIERS]; /* one per pool */
+    struct spw__pressure pressure[SPW__MEMORY_TIERS];
+    struct spw__device *device;
+    struct spw__store *store;
+    struct spw__mover *mover;
+    struct spw__block staging_block; /* of the tier that pays for staging */
+    void *staging_meta;              /* staging paid by meta */
+    uint64_t staging_bytes;
+    uint64_t piece_bytes;
+    int64_t default_timeout_ms;
+    unsigned fork_generation;
+    struct spw__handles handles;
+    struct spw__mutex moves_lock;
+    struct spw__move *free_moves; /* guarded by moves_lock: set aside, so that a spill needs no memory */
+    struct spw__move *moves;
+    _Atomic uint64_t next_identity;
+};
+
+/* Set-aside moves: more than the mover has in flight, fewer than would let a burst of victims run ahead of the need. */
+enum { SPW__SPILL_MOVES = 64 };
+
+/* spw_manager_create with parts replaced; for tests. */
+int spw__manager_create_env(const spw_options *options, const struct spw__env *env, struct spw_manager **out);
+
+/* Non-zero, with detail, when the calling process is a fork of the one that made the manager. */
+int spw__check_process(const struct spw_manager *manager);
+
+struct spw__move *spw__move_take(struct spw_manager *manager); /* NULL: all in flight */
+void spw__move_give(struct spw_manager *manager, struct spw__move *move);
+
+static inline void spw__core_count(struct spw_manager *manager, unsigned which, uint64_t amount)
+{
+    spw__count(&manager->counters, which, amount);
+}
+
+static inline struct spw__tier *spw__tier_of(struct spw_manager *manager, spw_tier tier)
+{
+    return &manager->tiers[tier];
+}
+
+/* True when place names a memory tier that this manager has. */
+static inline bool spw__memory_place(const struct spw_manager *manager, spw_place place)
+{
+    return place != SPW_PLACE_NONE && SPW_PLACE_INDEX(place) == 0 &&
+           (unsigned)SPW_PLACE_TIER(place) < SPW__MEMORY_TIERS && manager->tiers[SPW_PLACE_TIER(place)].present;
+}
+
+#endif

@@ -1,0 +1,14 @@
+/* Bringing a payload together at a place. */
+#ifndef SPW_CORE_MAP_H
+#define SPW_CORE_MAP_H
+
+#include "src/core/payload.h"
+
+#include <spillway/buffer.h>
+
+/* The parts of spw_map and spw_unmap that know no handle. Arguments are checked. */
+int spw__payload_map(struct spw__payload *payload, spw_place place, uint32_t flags, const spw_map_options *options,
+                     spw_tier *tier, uint64_t *address);
+int spw__payload_unmap(struct spw__payload *payload, bool write, void *stream);
+
+#endif

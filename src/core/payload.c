@@ -1,0 +1,219 @@
+/* Payloads and their pieces. Neighbours: buffer.c makes and releases them, map.c and evict.c move them. */
+#include "src/core/payload.h"
+
+#include "pool/base/error.h"
+#include "src/core/manager.h"
+#include "src/core/pressure.h"
+
+static size_t payload_size(uint32_t n_pieces)
+{
+    return sizeof(struct spw__payload) + n_pieces * sizeof(struct spw__piece);
+}
+
+uint64_t spw__piece_bytes(const struct spw__piece *piece)
+{
+    const uint64_t unit = piece->payload->manager->piece_bytes;
+    const uint64_t left = piece->payload->size - piece->index * unit;
+    return left < unit ? left : unit;
+}
+
+/* Cuts block into the payload's pieces. On failure block is whole again as far as its owner can tell: every part is
+ * freed with it, since parts are blocks of their own. */
+static int cut_block(struct spw__payload *payload, struct spw__block *block)
+{
+    struct spw__tier *tier = spw__tier_of(payload->manager, (spw_tier)block->tier);
+    for (uint32_t i = 0; i < payload->n_pieces; i++) {
+        struct spw__piece *piece = &payload->pieces[i];
+        piece->mem = *block;
+        block->bytes = 0;
+        if (i + 1 < payload->n_pieces) {
+            const int rc = spw__tier_split(tier, &piece->mem, payload->manager->piece_bytes, block);
+            if (rc != SPW_OK)
+                return rc;
+        }
+    }
+    return SPW_OK;
+}
+
+int spw__payload_create(struct spw_manager *manager, struct spw__group *group, uint64_t size, struct spw__block *block,
+                        struct spw__payload **out)
+{
+    const uint64_t n_pieces = (size + manager->piece_bytes - 1) / manager->piece_bytes;
+    struct spw__payload *payload = NULL;
+    *out = NULL;
+    if (n_pieces < UINT16_MAX)
+        payload = spw__meta_alloc(&manager->meta, payload_size((uint32_t)n_pieces));
+    if (!payload)
+        return spw__fail(SPW_ENOMETA, "no metadata memory for a buffer of %llu pieces; raise meta= or piece=",
+                         (unsigned long long)n_pieces);
+    spw__mutex_init(&payload->lock, SPW__RANK_PAYLOAD);
+    payload->manager = manager;
+    payload->group = group;
+    payload->size = size;
+    payload->n_pieces = (uint32_t)n_pieces;
+    payload->identity = atomic_fetch_add(&manager->next_identity, 1) << 16;
+    atomic_init(&payload->refs, 1);
+    for (uint32_t i = 0; i < payload->n_pieces; i++) {
+        payload->pieces[i].payload = payload;
+        payload->pieces[i].index = (uint16_t)i;
+    }
+    if (payload->n_pieces && cut_block(payload, block) != SPW_OK) {
+        spw__payload_unref(payload);
+        return spw__fail(SPW_ENOMETA, "no metadata memory to cut a buffer into %u pieces; raise meta= or piece=",
+                         (unsigned)n_pieces);
+    }
+    *out = payload;
+    return SPW_OK;
+}
+
+void spw__payload_ref(struct spw__payload *payload)
+{
+    (void)atomic_fetch_add_explicit(&payload->refs, 1, memory_order_relaxed);
+}
+
+bool spw__payload_try_ref(struct spw__payload *payload)
+{
+    uint32_t refs = atomic_load_explicit(&payload->refs, memory_order_relaxed);
+    while (refs != 0)
+        if (atomic_compare_exchange_weak_explicit(&payload->refs, &refs, refs + 1, memory_order_acq_rel,
+                                                  memory_order_relaxed))
+            return true;
+    return false;
+}
+
+static void free_piece(struct spw__piece *piece)
+{
+    struct spw_manager *manager = piece->payload->manager;
+    if (spw__block_is(&piece->mem)) {
+        spw__victims_remove(&manager->victims[piece->mem.tier][piece->mem.pool], &piece->item);
+        spw__tier_free(spw__tier_of(manager, (spw_tier)piece->mem.tier), &piece->mem);
+    }
+    if (piece->disk.bytes)
+        spw__store_free(manager->store, &piece->disk);
+}
+
+static void free_payload(struct spw__payload *payload)
+{
+    struct spw_manager *manager = payload->manager;
+    for (uint32_t i = 0; i < payload->n_pieces; i++)
+        free_piece(&payload->pieces[i]);
+    spw__use_unref(manager, payload->last_use);
+    spw__mutex_finish(&payload->lock);
+    spw__meta_free(&manager->meta, payload, payload_size(payload->n_pieces));
+}
+
+/* The last use on the device has completed (or can never complete: the context is lost). */
+static void after_last_use(struct spw__move *move, int status)
+{
+    struct spw__payload *payload = move->arg;
+    struct spw_manager *manager = payload->manager;
+    (void)status;
+    spw__move_give(manager, move);
+    free_payload(payload);
+    spw__pressure_kick(manager, SPW_TIER_HOST);
+}
+
+/* Frees at once, or once the last use on a stream has completed: memory counts as free only then. */
+static void free_when_unused(struct spw__payload *payload)
+{
+    struct spw_manager *manager = payload->manager;
+    struct spw__use *use = payload->last_use;
+    if (use && spw__device_event_query(manager->device, use->event) == SPW_EAGAIN) {
+        struct spw__move *move = spw__move_take(manager);
+        if (move) {
+            move->use = use;
+            move->done = after_last_use;
+            move->arg = payload;
+            spw__mover_submit(manager->mover, move);
+            return;
+        }
+        /* Every set-aside move is in flight: the only place where a release waits for the device. */
+        while (spw__device_event_query(manager->device, use->event) == SPW_EAGAIN) {
+        }
+    }
+    free_payload(payload);
+}
+
+void spw__payload_unref(struct spw__payload *payload)
+{
+    if (atomic_fetch_sub_explicit(&payload->refs, 1, memory_order_acq_rel) == 1)
+        free_when_unused(payload);
+}
+
+void spw__piece_requeue_locked(struct spw__piece *piece, bool failed)
+{
+    const struct spw__payload *payload = piece->payload;
+    spw__mutex_assert_held(&payload->lock);
+    if (!spw__block_is(&piece->mem))
+        return;
+    struct spw__victims *victims = &payload->manager->victims[piece->mem.tier][piece->mem.pool];
+    const bool may = payload->sealed && piece->state == SPW__PIECE_IDLE && piece->pins == 0 && !payload->gathering;
+    if (!may) {
+        spw__victims_remove(victims, &piece->item);
+        return;
+    }
+    piece->item.bytes = piece->mem.bytes;
+    spw__victims_add(victims, &piece->item,
+                     piece->disk.bytes ? SPW__ITEM_CLEAN : failed ? SPW__ITEM_FAILED : SPW__ITEM_DIRTY);
+}
+
+bool spw__payload_contiguous_locked(const struct spw__payload *payload, spw_tier *tier, uint64_t *address)
+{
+    for (uint32_t i = 0; i < payload->n_pieces; i++) {
+        const struct spw__block *mem = &payload->pieces[i].mem;
+        if (!spw__block_is(mem) || payload->pieces[i].state == SPW__PIECE_FETCHING)
+            return false;
+        if (i > 0 && (mem->tier != payload->pieces[0].mem.tier ||
+                      mem->address != payload->pieces[i - 1].mem.address + payload->pieces[i - 1].mem.bytes))
+            return false;
+    }
+    if (payload->n_pieces) {
+        *tier = (spw_tier)payload->pieces[0].mem.tier;
+        *address = payload->pieces[0].mem.address;
+    }
+    return payload->n_pieces != 0;
+}
+
+struct spw__use *spw__use_ref(struct spw__use *use)
+{
+    if (use)
+        (void)atomic_fetch_add(&use->refs, 1);
+    return use;
+}
+
+void spw__use_unref(struct spw_manager *manager, struct spw__use *use)
+{
+    if (!use || atomic_fetch_sub(&use->refs, 1) != 1)
+        return;
+    spw__device_event_put(manager->device, use->event);
+    spw__meta_free(&manager->meta, use, sizeof *use);
+}
+
+int spw__payload_note_use_locked(struct spw__payload *payload, void *stream)
+{
+    struct spw_manager *manager = payload->manager;
+    struct spw__use *use = spw__meta_alloc(&manager->meta, sizeof *use);
+    if (!use) /* no memory to remember it by: wait for it now */
+        return spw__device_synchronize(manager->device, stream);
+    /* The new event covers the old one: its stream waits for it first. */
+    int rc = payload->last_use ? spw__device_event_order(manager->device, stream, payload->last_use->event) : SPW_OK;
+    if (rc == SPW_OK)
+        rc = spw__device_event_record(manager->device, stream, &use->event);
+    if (rc != SPW_OK) {
+        spw__meta_free(&manager->meta, use, sizeof *use);
+        return rc;
+    }
+    atomic_init(&use->refs, 1);
+    spw__use_unref(manager, payload->last_use);
+    payload->last_use = use;
+    return SPW_OK;
+}
+
+void spw__piece_source_locked(const struct spw__piece *piece, struct spw__end *from)
+{
+    if (spw__block_is(&piece->mem))
+        *from = (struct spw__end){.tier = (spw_tier)piece->mem.tier, .address = piece->mem.address,
+                                  .capacity = piece->mem.bytes};
+    else
+        *from = (struct spw__end){.tier = SPW_TIER_DISK, .extent = piece->disk};
+}

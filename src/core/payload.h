@@ -1,0 +1,92 @@
+/* Payloads: the bytes behind a handle, cut into pieces, each with a state of its own.
+ *
+ * A piece has a copy in memory (mem), one on disk (disk), or both (then the disk's is a clean copy of sealed content).
+ *
+ *     IDLE, mem        --evict_start--> SPILLING --evict_done--> IDLE, disk only (or mem in a lower tier)
+ *     IDLE, mem + disk --evict_start (drop)--------------------> IDLE, disk only
+ *     SPILLING         --cancelled, failed, or mapped meanwhile: evict_done--> IDLE, mem as before
+ *     IDLE             --fetch_start--> FETCHING --fetch_done--> IDLE, mem at the place asked for
+ *     IDLE, disk only  --fetch_done(SPW_ECORRUPT)--> lost: the error sticks
+ *
+ * Invariants: one authoritative copy at any time; the source is freed only after the new place is published, under the
+ * payload's lock; a piece with pins does not move; a piece is in a queue of victims exactly when it is sealed, IDLE, in
+ * memory, without pins and not gathering.
+ *
+ * Threads: fields are guarded by the payload's lock unless they say otherwise. Ownership: handles, moves and fetches hold
+ * references; the last one frees the memory in every tier.
+ */
+#ifndef SPW_CORE_PAYLOAD_H
+#define SPW_CORE_PAYLOAD_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "pool/base/lock.h"
+#include "pool/tier.h"
+#include "spill/item.h"
+#include "spill/mover.h"
+
+struct spw_manager;
+struct spw__fetch;
+
+enum spw__piece_state { SPW__PIECE_IDLE, SPW__PIECE_SPILLING, SPW__PIECE_FETCHING };
+
+struct spw__piece {
+    struct spw__item item; /* first: spill/ hands items back */
+    struct spw__payload *payload;
+    struct spw__block mem;
+    struct spw__block to; /* while moving to memory: where to */
+    struct spw__extent disk;
+    uint64_t sum; /* of the disk copy */
+    struct spw__move *move; /* in flight: SPILLING or FETCHING */
+    uint32_t pins;
+    uint16_t index;
+    uint8_t state; /* enum spw__piece_state */
+    int lost;      /* 0, or the error that sticks to it */
+};
+
+struct spw__payload {
+    struct spw__mutex lock;
+    struct spw_manager *manager;
+    struct spw__group *group;
+    struct spw__use *last_use; /* NULL: nothing pending on a stream */
+    struct spw__fetch *fetch;  /* at most one map brings the pieces together */
+    uint64_t identity;
+    uint64_t size;
+    _Atomic uint32_t refs; /* atomic */
+    uint32_t writers;      /* open views with WRITE */
+    uint32_t n_pieces;
+    bool sealed;
+    bool gathering;        /* the fetch has its room: no piece may leave */
+    struct spw__piece pieces[];
+};
+
+/* Makes a payload of size bytes over block (taken over; bytes 0 when size is 0). SPW_ENOMETA: block is still the
+ * caller's. The result has one reference. */
+int spw__payload_create(struct spw_manager *manager, struct spw__group *group, uint64_t size, struct spw__block *block,
+                        struct spw__payload **out);
+
+void spw__payload_ref(struct spw__payload *payload);
+/* Takes a reference unless the payload is about to be freed. */
+bool spw__payload_try_ref(struct spw__payload *payload);
+/* The last one frees. Outside the choice of victims, what was freed is followed by spw__pressure_kick. */
+void spw__payload_unref(struct spw__payload *payload);
+
+uint64_t spw__piece_bytes(const struct spw__piece *piece);
+
+/* Queues the piece as a victim if it may be one, takes it out otherwise. Payload locked. */
+void spw__piece_requeue_locked(struct spw__piece *piece, bool failed);
+
+/* True when all pieces lie in one memory tier one behind the other; *tier and *address say where. Payload locked. */
+bool spw__payload_contiguous_locked(const struct spw__payload *payload, spw_tier *tier, uint64_t *address);
+
+/* Notes a use on stream that later moves must wait for. Payload locked. */
+int spw__payload_note_use_locked(struct spw__payload *payload, void *stream);
+struct spw__use *spw__use_ref(struct spw__use *use);
+void spw__use_unref(struct spw_manager *manager, struct spw__use *use);
+
+/* Where a move of piece begins: memory if it is there, else disk. Payload locked. */
+void spw__piece_source_locked(const struct spw__piece *piece, struct spw__end *from);
+
+#endif

@@ -1,0 +1,275 @@
+/* Pressure: see pressure.h. Neighbours: pool/tier tries, pool/base/wait queues, spill/victim ranks, evict.c moves. */
+#include "src/core/pressure.h"
+
+#include <stdio.h>
+
+#include "pool/base/error.h"
+#include "src/core/evict.h"
+#include "src/core/manager.h"
+
+uint64_t spw__deadline_ns(const struct spw_manager *manager, const spw_wait_options *wait)
+{
+    int64_t timeout_ms = wait ? wait->timeout_ms : SPW_TIMEOUT_DEFAULT;
+    if (timeout_ms < 0)
+        timeout_ms = manager->default_timeout_ms;
+    const uint64_t now = spw__clock_now_ns(manager->env.clock);
+    if (timeout_ms >= (int64_t)((UINT64_MAX - now) / 1000000 / 2))
+        return UINT64_MAX;
+    return now + (uint64_t)timeout_ms * 1000000;
+}
+
+int spw__check_wait(const spw_wait_options *wait)
+{
+    if (wait->task)
+        return spw__fail(SPW_EINVAL, "wait.task: tasks are not part of this version; pass NULL");
+    if (spw__cancel_triggered(wait->cancel))
+        return spw__fail(SPW_ECANCELED, "the call's cancel token was triggered before it began");
+    return SPW_OK;
+}
+
+/* One try over the tiers of the request, best first. SPW_EAGAIN: no room anywhere. */
+static int try_tiers(struct spw__request *request)
+{
+    bool possible = false;
+    for (spw_tier tier = request->first; tier <= request->lowest; tier++) {
+        struct spw__tier *at = spw__tier_of(request->manager, tier);
+        if (!at->present)
+            continue;
+        const int rc = spw__tier_alloc(at, request->group, request->bytes, &request->block);
+        if (rc == SPW_OK || rc == SPW_ENOMETA)
+            return rc;
+        possible |= rc != SPW_ETOOBIG;
+        request->failed = rc;
+    }
+    return possible ? SPW_EAGAIN : SPW_ETOOBIG;
+}
+
+static int attempt(struct spw__waiter *waiter)
+{
+    return try_tiers((struct spw__request *)(void *)waiter);
+}
+
+static uint32_t channels_of(const struct spw__request *request)
+{
+    uint32_t channels = 0;
+    for (spw_tier tier = request->first; tier <= request->lowest; tier++)
+        channels |= SPW__CHANNEL(tier);
+    return channels;
+}
+
+/* The demand of those who wait for a tier's victims. */
+struct demand {
+    struct spw__tier *tier;
+    uint64_t bytes;
+    uint64_t fragmented_bytes; /* of the oldest waiter that only lacks a hole */
+    uint32_t route;            /* lowest place in the tier's route that a waiter can use */
+    bool any;
+    int complete_with;         /* when set: every waiter ends with it */
+};
+
+static int visit_demand(struct spw__waiter *waiter, void *arg)
+{
+    struct demand *demand = arg;
+    const struct spw__request *request = (struct spw__request *)(void *)waiter;
+    if (request->lowest != demand->tier->tier)
+        return SPW_EAGAIN;
+    if (demand->complete_with)
+        return demand->complete_with;
+    const uint32_t route = spw__tier_first_route(demand->tier, request->bytes);
+    demand->route = demand->any && demand->route < route ? demand->route : route;
+    demand->any = true;
+    demand->bytes += spw__tier_charge(demand->tier, request->bytes);
+    if (request->failed == SPW_EFRAG && demand->fragmented_bytes == 0)
+        demand->fragmented_bytes = request->bytes;
+    return SPW_EAGAIN;
+}
+
+static struct demand look(struct spw_manager *manager, struct spw__tier *tier, int complete_with)
+{
+    struct demand demand = {.tier = tier, .complete_with = complete_with};
+    spw__waitset_visit(&manager->waits, SPW__CHANNEL(tier->tier), visit_demand, &demand);
+    return demand;
+}
+
+struct supply {
+    uint64_t free, leaving;
+};
+
+/* What the pools from route upward have free, and will have when evictions in flight are done. */
+static struct supply supply_of(struct spw_manager *manager, struct spw__tier *tier, uint32_t route)
+{
+    struct supply supply = {0, 0};
+    for (uint32_t at = route; at < tier->n_pools; at++) {
+        supply.free += spw__pool_free(&tier->pools[tier->route[at]]);
+        supply.leaving += atomic_load(&manager->victims[tier->tier][tier->route[at]].leaving_bytes);
+    }
+    const uint64_t budget_free = spw__gate_free(&manager->root.gates[tier->tier]);
+    if (supply.free > budget_free)
+        supply.free = budget_free;
+    return supply;
+}
+
+static struct spw__piece *pop_victim(struct spw_manager *manager, const struct spw__tier *tier, uint32_t route)
+{
+    for (int clean_only = 1; clean_only >= 0; clean_only--)
+        for (uint32_t at = route; at < tier->n_pools; at++) {
+            struct spw__item *item =
+                spw__victims_pop(&manager->victims[tier->tier][tier->route[at]], clean_only, spw__evict_claim);
+            if (item)
+                return (struct spw__piece *)(void *)item;
+        }
+    return NULL;
+}
+
+static void end_round(struct spw_manager *manager, struct spw__tier *tier)
+{
+    if (!manager->pressure[tier->tier].failed)
+        return;
+    manager->pressure[tier->tier].failed = false;
+    for (uint32_t i = 0; i < tier->n_pools; i++)
+        spw__victims_forgive(&manager->victims[tier->tier][i]);
+}
+
+/* Picks victims until what is free and leaving covers what is waited for. Guarded by the tier's pressure lock. */
+static void pump_locked(struct spw_manager *manager, struct spw__tier *tier)
+{
+    struct spw__pressure *pressure = &manager->pressure[tier->tier];
+    for (;;) {
+        const struct demand demand = look(manager, tier, 0);
+        if (!demand.any) {
+            end_round(manager, tier);
+            return;
+        }
+        const struct supply supply = supply_of(manager, tier, demand.route);
+        if (demand.bytes <= supply.free + supply.leaving && demand.fragmented_bytes <= supply.leaving)
+            return;
+        /* A full disk is full for all: the round ends instead of asking it once for every victim. */
+        const bool disk_full = pressure->failed && pressure->failure.code == SPW_ENOSPC;
+        struct spw__piece *victim = disk_full ? NULL : pop_victim(manager, tier, demand.route);
+        if (!victim) {
+            /* Everything that could go was tried, nothing is on its way, and something could not be written. */
+            if (pressure->failed && supply.leaving == 0) {
+                (void)look(manager, tier, pressure->failure.code);
+                end_round(manager, tier);
+            }
+            return;
+        }
+        if (spw__evict_start(victim) == SPW__EVICT_BUSY)
+            return;
+    }
+}
+
+void spw__pressure_kick(struct spw_manager *manager, spw_tier tier)
+{
+    /* Room in a tier is also room for what the tiers above it would push down. */
+    for (int at = (int)tier < SPW__MEMORY_TIERS ? (int)tier : SPW__MEMORY_TIERS - 1; at >= 0; at--) {
+        if (!spw__waitset_busy(&manager->waits, SPW__CHANNEL(at)))
+            continue;
+        spw__mutex_lock(&manager->pressure[at].lock);
+        pump_locked(manager, spw__tier_of(manager, (spw_tier)at));
+        spw__mutex_unlock(&manager->pressure[at].lock);
+    }
+}
+
+void spw__pressure_note_failure(struct spw_manager *manager, spw_tier tier)
+{
+    struct spw__pressure *pressure = &manager->pressure[tier];
+    spw__core_count(manager, SPW__CORE_SPILL_FAILURES, 1);
+    spw__mutex_lock(&pressure->lock);
+    pressure->failed = true;
+    pressure->failure = *spw_error_detail();
+    spw__mutex_unlock(&pressure->lock);
+}
+
+/* The numbers of a refusal, for the detail of every error that leaves here. */
+static spw_error_info numbers(const struct spw__request *request)
+{
+    struct spw_manager *manager = request->manager;
+    struct spw__tier *tier = spw__tier_of(manager, request->lowest);
+    const struct spw__gate *gate = &request->group->gates[request->lowest];
+    spw_error_info info = {.place = SPW_PLACE(request->lowest, 0), .requested_bytes = request->bytes,
+                           .free_bytes = spw__gate_free(gate), .largest_free_bytes = spw__tier_largest_free(tier),
+                           .limit_bytes = atomic_load(&gate->budget)};
+    const uint32_t route = spw__tier_first_route(tier, request->bytes);
+    info.pool = route < tier->n_pools ? tier->route[route] : 0;
+    return info;
+}
+
+static int fail_request(const struct spw__request *request, int code)
+{
+    const spw_error_info info = numbers(request);
+    const char *tier = spw_tier_name(request->lowest);
+    char where[160];
+    (void)snprintf(where, sizeof where, "%llu bytes in %s%s (budget %llu, free %llu, largest hole %llu)",
+                   (unsigned long long)info.requested_bytes, tier, request->first < request->lowest ? " or above" : "",
+                   (unsigned long long)info.limit_bytes, (unsigned long long)info.free_bytes,
+                   (unsigned long long)info.largest_free_bytes);
+    switch (code) {
+    case SPW_ETOOBIG:
+        return spw__fail_info(&info, code, "a request of %s can never fit: no pool is that large or admits that size; "
+                                           "raise %s= or its pool limits", where, tier);
+    case SPW_ENOMETA: return spw__fail_info(&info, code, "no metadata memory for a request of %s; raise meta=", where);
+    case SPW_EAGAIN: return spw__fail_info(&info, code, "no room at once for %s", where);
+    case SPW_EFRAG:
+        return spw__fail_info(&info, code, "no hole for %s before the deadline: what lies between is mapped or unsealed; "
+                                           "unmap it, or raise %s=", where, tier);
+    case SPW_ENOMEM:
+        return spw__fail_info(&info, code, "no room for %s before the deadline: unmap or release something, raise %s=%s",
+                              where, tier, request->manager->store ? "" : ", or name a spill folder with disk=");
+    case SPW_ECANCELED: return spw__fail_info(&info, code, "the wait for %s was cancelled", where);
+    default: return spw__fail_info(&info, code, "the wait for %s ended: %s", where, spw_strerror(code));
+    }
+}
+
+/* Spilling failed: the error of the write itself tells more than that a request was refused. */
+static int fail_spill(const struct spw__request *request, int code)
+{
+    struct spw__pressure *pressure = &request->manager->pressure[request->lowest];
+    spw__mutex_lock(&pressure->lock);
+    spw_error_info info = pressure->failure;
+    spw__mutex_unlock(&pressure->lock);
+    if (info.code != code)
+        return fail_request(request, code);
+    return spw__error_restore(&info);
+}
+
+static int wait_for_room(struct spw__request *request, const spw_wait_options *wait)
+{
+    struct spw_manager *manager = request->manager;
+    const uint64_t begun = spw__clock_now_ns(manager->env.clock);
+    request->waiter = (struct spw__waiter){.attempt = attempt, .channels = channels_of(request),
+                                           .deadline_ns = spw__deadline_ns(manager, wait),
+                                           .cancel = wait ? wait->cancel : NULL};
+    spw__wait_enqueue(&manager->waits, &request->waiter);
+    spw__pressure_kick(manager, request->lowest);
+    spw__core_count(manager, SPW__CORE_WAITS, 1);
+    const int rc = wait && wait->timeout_ms == 0 ? spw__wait_leave(&manager->waits, &request->waiter)
+                                                 : spw__wait_block(&manager->waits, &request->waiter);
+    spw__core_count(manager, SPW__CORE_WAIT_NS, spw__clock_now_ns(manager->env.clock) - begun);
+    if (rc != SPW_OK) /* who was not served must not leave the others' round open */
+        spw__pressure_kick(manager, request->lowest);
+    return rc;
+}
+
+int spw__request_run(struct spw__request *request, const spw_wait_options *wait)
+{
+    struct spw_manager *manager = request->manager;
+    int rc = SPW_EAGAIN;
+    /* Those who wait already go first, unless the caller cannot wait at all. */
+    if (request->nowait || !spw__waitset_busy(&manager->waits, channels_of(request))) {
+        rc = try_tiers(request);
+        if (rc == SPW_EAGAIN)
+            spw__waitset_signal(&manager->waits, channels_of(request));
+    }
+    if (rc == SPW_EAGAIN && !request->nowait)
+        rc = wait_for_room(request, wait);
+    if (rc == SPW_OK)
+        return SPW_OK;
+    if (rc == SPW_ENOSPC || rc == SPW_EIO || rc == SPW_EDEVICE)
+        return fail_spill(request, rc);
+    if (rc == SPW_ETIMEDOUT) {
+        spw__core_count(manager, SPW__CORE_WAIT_TIMEOUTS, 1);
+        rc = request->failed == SPW_EFRAG ? SPW_EFRAG : SPW_ENOMEM;
+    }
+    return fail_request(request, rc);
+}

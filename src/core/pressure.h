@@ -1,0 +1,44 @@
+/* Requests for memory, and what happens when one does not fit: the one place where that is decided.
+ *
+ *     try -> (no room) -> drop clean copies -> spill the deficit, coldest first -> wait for it, oldest waiter first
+ *         -> granted | SPW_ENOMEM or SPW_EFRAG at the deadline | SPW_ENOSPC or SPW_EIO when nothing can be spilled
+ *
+ * A request is a waiter whose attempt allocates: whoever frees memory serves it. Nothing evicts but pump, one thread per
+ * tier at a time, which counts what is leaving already: victims are never more than the deficit plus one piece.
+ */
+#ifndef SPW_CORE_PRESSURE_H
+#define SPW_CORE_PRESSURE_H
+
+#include "pool/base/wait.h"
+#include "pool/tier.h"
+
+#include <spillway/wait.h>
+
+struct spw_manager;
+
+struct spw__request {
+    struct spw__waiter waiter; /* first */
+    struct spw_manager *manager;
+    struct spw__group *group;
+    spw_tier first, lowest; /* tiers tried, in order; victims come from the lowest */
+    uint64_t bytes;
+    bool nowait;
+    int failed;             /* guarded by the wait lock once enqueued: why the last attempt at lowest did not succeed */
+    struct spw__block block; /* out */
+};
+
+/* Blocks as wait says. On success request->block is the caller's. On error the thread's detail is set. */
+int spw__request_run(struct spw__request *request, const spw_wait_options *wait);
+
+/* Something in tier became evictable or free: serves its waiters and picks victims for those that are left. */
+void spw__pressure_kick(struct spw_manager *manager, spw_tier tier);
+
+/* Notes that a victim of tier could not be written, with the calling thread's error detail. */
+void spw__pressure_note_failure(struct spw_manager *manager, spw_tier tier);
+
+uint64_t spw__deadline_ns(const struct spw_manager *manager, const spw_wait_options *wait);
+
+/* SPW_EINVAL when the options cannot be honoured by this version. */
+int spw__check_wait(const spw_wait_options *wait);
+
+#endif

@@ -1,0 +1,102 @@
+/* Views: the public face of maps, and writing through one. Neighbours: map.c does the work. */
+#include "src/core/handle.h"
+#include "src/core/manager.h"
+#include "src/core/map.h"
+#include "src/core/pressure.h"
+
+#include <string.h>
+
+#include "pool/base/error.h"
+
+void spw_map_options_init(spw_map_options *options)
+{
+    *options = (spw_map_options){.struct_size = sizeof *options, .wait = {.timeout_ms = SPW_TIMEOUT_DEFAULT}};
+}
+
+#define ALL_FLAGS                                                                                                      \
+    (SPW_MAP_READ | SPW_MAP_WRITE | SPW_MAP_DISCARD | SPW_MAP_NOMOVE | SPW_MAP_HERE | SPW_MAP_NOWAIT)
+
+static int check_map(spw_buffer *buffer, spw_place place, uint32_t flags, const spw_map_options *options)
+{
+    if (flags & ~ALL_FLAGS || !(flags & (SPW_MAP_READ | SPW_MAP_WRITE)))
+        return spw__fail(SPW_EINVAL, "spw_map: flags 0x%x: READ or WRITE must be given, and nothing unknown", flags);
+    if ((flags & SPW_MAP_DISCARD) && !(flags & SPW_MAP_WRITE))
+        return spw__fail(SPW_EINVAL, "spw_map: DISCARD goes with WRITE");
+    if (!spw__memory_place(buffer->manager, place))
+        return spw__fail(SPW_EINVAL, "spw_map: the place is not a memory tier of this manager");
+    if (options && options->struct_size != sizeof *options)
+        return spw__fail(SPW_EINVAL, "spw_map: options.struct_size is %zu, not %zu; use spw_map_options_init",
+                         options->struct_size, sizeof *options);
+    if (flags & SPW_MAP_WRITE) {
+        spw__mutex_lock(&buffer->payload->lock);
+        const bool sealed = buffer->payload->sealed;
+        spw__mutex_unlock(&buffer->payload->lock);
+        if (sealed)
+            return spw__fail(SPW_ESEALED, "spw_map: the buffer \"%s\" is sealed: its content is immutable", buffer->tag);
+    }
+    return options ? spw__check_wait(&options->wait) : SPW_OK;
+}
+
+int spw_map(spw_buffer *buffer, spw_place place, uint32_t flags, const spw_map_options *options, spw_view *view)
+{
+    spw_tier tier;
+    uint64_t address;
+    int rc = spw__handle_check(buffer, "spw_map");
+    if (rc == SPW_OK && !view)
+        rc = spw__fail(SPW_EINVAL, "spw_map: view is NULL");
+    if (rc == SPW_OK)
+        rc = check_map(buffer, place, flags, options);
+    if (view)
+        *view = (spw_view){.data = NULL};
+    if (rc == SPW_OK)
+        rc = spw__payload_map(buffer->payload, place, flags, options, &tier, &address);
+    if (rc != SPW_OK)
+        return rc;
+    *view = (spw_view){.data = (void *)(uintptr_t)address, .size = buffer->payload->size, .place = SPW_PLACE(tier, 0),
+                       .flags = flags, .reserved = {buffer->payload, NULL}};
+    return SPW_OK;
+}
+
+int spw_unmap(spw_buffer *buffer, spw_view *view, spw_stream *stream)
+{
+    const int rc = spw__handle_check(buffer, "spw_unmap");
+    if (rc != SPW_OK)
+        return rc;
+    if (!view || view->reserved[0] != buffer->payload)
+        return spw__fail(SPW_EBADHANDLE, "spw_unmap: the view is not open on the buffer \"%s\"", buffer->tag);
+    const bool write = (view->flags & SPW_MAP_WRITE) != 0;
+    *view = (spw_view){.data = NULL};
+    return spw__payload_unmap(buffer->payload, write, stream);
+}
+
+int spw_buffer_write(spw_buffer *buffer, size_t offset, const void *src, size_t bytes)
+{
+    int rc = spw__handle_check(buffer, "spw_buffer_write");
+    if (rc != SPW_OK)
+        return rc;
+    struct spw__payload *payload = buffer->payload;
+    if (bytes > payload->size || offset > payload->size - bytes)
+        return spw__fail(SPW_EINVAL, "spw_buffer_write: %zu bytes at offset %zu lie beyond the buffer's %llu", bytes,
+                         offset, (unsigned long long)payload->size);
+    if (bytes == 0)
+        return SPW_OK;
+    if (!src)
+        return spw__fail(SPW_EINVAL, "spw_buffer_write: src is NULL");
+    spw_view view;
+    const spw_place place = spw_buffer_place(buffer);
+    if (place == SPW_DISK) /* only sealed buffers are ever on disk */
+        return spw__fail(SPW_ESEALED, "spw_buffer_write: the buffer \"%s\" is sealed", buffer->tag);
+    rc = spw_map(buffer, place, SPW_MAP_WRITE | SPW_MAP_HERE, NULL, &view);
+    if (rc != SPW_OK)
+        return rc;
+    if (view.place == SPW_DEVICE) {
+        struct spw__device *device = buffer->manager->device;
+        rc = spw__device_copy_to(device, NULL, (uint64_t)(uintptr_t)view.data + offset, src, bytes);
+        if (rc == SPW_OK)
+            rc = spw__device_synchronize(device, NULL);
+    } else {
+        memcpy((char *)view.data + offset, src, bytes);
+    }
+    const int unmapped = spw_unmap(buffer, &view, NULL);
+    return rc != SPW_OK ? rc : unmapped;
+}

@@ -1,0 +1,64 @@
+/* The text dump: aligned, in human units, only tiers and edges that exist. */
+#include "src/sight/stats.h"
+
+#include <stdio.h>
+
+struct human {
+    char text[24];
+};
+
+static struct human human(uint64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    struct human result;
+    double value = (double)bytes;
+    unsigned unit = 0;
+    for (; value >= 1024 && unit + 1 < sizeof units / sizeof units[0]; unit++)
+        value /= 1024;
+    (void)snprintf(result.text, sizeof result.text, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+    return result;
+}
+
+static void tiers_text(const spw_stats *stats, struct spw__out *out)
+{
+    spw__outf(out, "%-12s %11s %11s %11s %11s %11s %11s %11s\n", "tier", "budget", "committed", "peak", "admitted",
+              "spilled", "dropped", "largest");
+    for (unsigned tier = 0; tier < SPW_TIER_COUNT; tier++) {
+        const spw_tier_stats *at = &stats->tiers[tier];
+        if (at->budget_bytes == 0 && at->peak_bytes == 0)
+            continue;
+        spw__outf(out, "%-12s %11s %11s %11s %11s %11s %11s %11s\n", spw_tier_name((spw_tier)tier),
+                  human(at->budget_bytes).text, human(at->committed_bytes).text, human(at->peak_bytes).text,
+                  human(at->admit_bytes).text, human(at->spill_bytes).text, human(at->drop_bytes).text,
+                  human(at->largest_free_bytes).text);
+    }
+}
+
+static void edges_text(const spw_stats *stats, struct spw__out *out)
+{
+    spw__outf(out, "\n%-32s %10s %11s %13s\n", "edge", "copies", "bytes", "time summed");
+    for (unsigned from = 0; from < SPW_TIER_META; from++)
+        for (unsigned to = 0; to < SPW_TIER_META; to++) {
+            const spw_edge_stats *edge = &stats->edges[from][to];
+            char name[64];
+            if (edge->copies == 0)
+                continue;
+            (void)snprintf(name, sizeof name, "copy-%s-to-%s", spw_tier_name((spw_tier)from),
+                           spw_tier_name((spw_tier)to));
+            spw__outf(out, "%-32s %10llu %11s %11.3f s\n", name, (unsigned long long)edge->copies,
+                      human(edge->bytes).text, (double)edge->ns / 1e9);
+        }
+}
+
+void spw__stats_text(const spw_stats *stats, struct spw__out *out)
+{
+    tiers_text(stats, out);
+    edges_text(stats, out);
+    spw__outf(out, "\ndisk: %s written, %s read, %s allocated (%s%s)\n", human(stats->disk_written_bytes).text,
+              human(stats->disk_read_bytes).text, human(stats->disk_allocated_bytes).text,
+              stats->io_is_uring ? "io_uring" : "threads", stats->io_is_direct ? ", O_DIRECT" : "");
+    spw__outf(out, "waits: %llu in %.3f s, %llu timed out; failed spills: %llu; corrupt pieces: %llu; buffers: %llu\n",
+              (unsigned long long)stats->waits, (double)stats->wait_ns / 1e9, (unsigned long long)stats->wait_timeouts,
+              (unsigned long long)stats->spill_failures, (unsigned long long)stats->corrupt_pieces,
+              (unsigned long long)stats->buffers);
+}

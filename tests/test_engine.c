@@ -1,0 +1,840 @@
+/* The reference engine without the library's memory: shards, generator, command line, plan, hash table, verification. */
+#include <check.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/hash.h"
+#include "engine/npy.h"
+#include "engine/partition.h"
+#include "engine/sizing.h"
+#include "engine/source.h"
+#include "engine/tpch.h"
+#include "engine/verify.h"
+#include "engine/write.h"
+#include "join_options.h"
+
+static char folder[64];
+static struct eng_error error;
+
+static void make_folder(void)
+{
+    (void)snprintf(folder, sizeof folder, "/tmp/test_engine.XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+}
+
+static void remove_folder(void)
+{
+    char command[128];
+    (void)snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    ck_assert_int_eq(system(command), 0);
+}
+
+static char *path_of(const char *name)
+{
+    static char path[256];
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+/* A file of a header of the given version and text, and bytes of data that count up from first as int32. */
+static void put_shard(const char *name, unsigned version, const char *text, int32_t first, size_t values)
+{
+    FILE *file = fopen(path_of(name), "wb");
+    size_t length = strlen(text);
+    unsigned char head[12] = {0x93, 'N', 'U', 'M', 'P', 'Y', (unsigned char)version, 0};
+    ck_assert_ptr_nonnull(file);
+    head[8] = (unsigned char)(length & 0xff);
+    head[9] = (unsigned char)(length >> 8);
+    ck_assert_uint_eq(fwrite(head, 1, version == 1 ? 10 : 12, file), version == 1 ? 10 : 12);
+    ck_assert_uint_eq(fwrite(text, 1, length, file), length);
+    for (size_t i = 0; i < values; i++) {
+        int32_t value = first + (int32_t)i;
+        ck_assert_uint_eq(fwrite(&value, 4, 1, file), 1);
+    }
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+static void put_int32(unsigned shard, int32_t first, size_t values)
+{
+    char name[32], text[96];
+    (void)snprintf(name, sizeof name, "shard_%04u.npy", shard);
+    (void)snprintf(text, sizeof text, "{'descr': '<i4', 'fortran_order': False, 'shape': (%zu,), }\n", values);
+    put_shard(name, 1, text, first, values);
+}
+
+static void assert_refused(const char *reason)
+{
+    struct npy_column column;
+    ck_assert_int_eq(npy_column_open(&column, folder, &error), -1);
+    ck_assert_int_eq(error.status, ENG_FAILED);
+    ck_assert_msg(strstr(error.text, reason) != NULL, "'%s' lacks '%s'", error.text, reason);
+    ck_assert_msg(strstr(error.text, folder) != NULL, "'%s' lacks the folder", error.text);
+    ck_assert_msg(strchr(error.text, '\n') == NULL, "'%s' is more than a line", error.text);
+}
+
+START_TEST(L1_missing_folder_is_an_error)
+{
+    remove_folder();
+    assert_refused("No such file or directory");
+}
+END_TEST
+
+START_TEST(L1_folder_without_shards_is_an_error)
+{
+    assert_refused("holds no shards");
+}
+END_TEST
+
+START_TEST(L1_gap_names_up_to_five_missing_shards)
+{
+    put_int32(0, 0, 1);
+    put_int32(8, 0, 1);
+    assert_refused("7 of 9 shards are missing, among them shard_0001.npy, shard_0002.npy, shard_0003.npy, "
+                   "shard_0004.npy, shard_0005.npy");
+    ck_assert_ptr_null(strstr(error.text, "shard_0006"));
+}
+END_TEST
+
+START_TEST(L1_first_shard_missing_is_a_gap)
+{
+    put_int32(1, 0, 1);
+    assert_refused("shard_0000.npy");
+}
+END_TEST
+
+START_TEST(L1_stray_names_are_listed_and_refused)
+{
+    put_int32(0, 0, 1);
+    put_shard("notes.txt", 1, "", 0, 0);
+    assert_refused("notes.txt");
+}
+END_TEST
+
+START_TEST(L1_wrong_digits_are_stray)
+{
+    static const char *const names[] = {"shard_00000.npy", "shard_001.npy", "shard_+001.npy", "shard_0001.npy.bak",
+                                        "Shard_0001.npy"};
+    put_int32(0, 0, 1);
+    put_shard(names[_i], 1, "", 0, 0);
+    assert_refused(names[_i]);
+}
+END_TEST
+
+START_TEST(L1_from_10000_on_names_have_five_digits)
+{
+    struct npy_column column;
+    for (unsigned shard = 0; shard <= 10001; shard++)
+        put_int32(shard, (int32_t)shard, 1);
+    ck_assert_int_eq(npy_column_open(&column, folder, &error), 0);
+    ck_assert_uint_eq(column.n_shards, 10002);
+    ck_assert_int_eq(column.rows, 10002);
+    npy_column_close(&column);
+}
+END_TEST
+
+static const struct {
+    const char *text;
+    const char *reason;
+} bad_headers[] = {
+    {"{'descr': '>i4', 'fortran_order': False, 'shape': (2,), }", "foreign byte order"},
+    {"{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }", "dtype '<f8'"},
+    {"{'descr': '<i2', 'fortran_order': False, 'shape': (4,), }", "dtype '<i2'"},
+    {"{'descr': '|u1', 'fortran_order': False, 'shape': (8,), }", "dtype '|u1'"},
+    {"{'descr': '<u4', 'fortran_order': False, 'shape': (2,), }", "dtype '<u4'"},
+    {"{'descr': [('a', '<i4'), ('b', '<i4')], 'fortran_order': False, 'shape': (1,), }", "structured dtype"},
+    {"{'descr': '<i4', 'fortran_order': True, 'shape': (2,), }", "Fortran order"},
+    {"{'descr': '<i4', 'fortran_order': False, 'shape': (), }", "0-dimensional"},
+    {"{'descr': '<i4', 'fortran_order': False, 'shape': (1, 2), }", "2 dimensions"},
+    {"{'descr': '<i4', 'fortran_order': False, 'shape': (3,), }", "truncated: 3 rows want 12 bytes of data, it holds 8"},
+    {"{'descr': '<i4', 'fortran_order': False, 'shape': (1,), }", "too long"},
+    {"{'descr': '<i4', 'fortran_order': False, 'shape': (99999999999999999999,), }", "shape is malformed"},
+    {"{'descr': '<i4', 'fortran_order': False, 'shape': (9000000000000000000,), }", "claims 9000000000000000000 rows"},
+    {"{'descr': '<i4', 'fortran_order': False, 'shape': (-2,), }", "shape is malformed"},
+    {"{'descr': '<i4', 'fortran_order': False, }", "lacks descr, fortran_order or shape"},
+    {"{'descr': '<i4', 'fortran_order': 0, 'shape': (2,), }", "neither True nor False"},
+    {"{'descr': '<i4', 'fortran_order': False, 'shape': (2,), 'more': 1}", "unknown key"},
+    {"{'descr': '<i4', 'fortran_order': False, 'shape': (2,)", "malformed"},
+    {"descr", "no dictionary"},
+};
+
+START_TEST(L2_header_is_refused_with_its_reason)
+{
+    put_shard("shard_0000.npy", 1, bad_headers[_i].text, 0, 2);
+    assert_refused(bad_headers[_i].reason);
+}
+END_TEST
+
+START_TEST(L2_dtype_is_fixed_by_the_first_shard)
+{
+    put_int32(0, 0, 4);
+    put_shard("shard_0001.npy", 1, "{'descr': '<i8', 'fortran_order': False, 'shape': (1,), }", 0, 2);
+    assert_refused("shard_0001.npy' has dtype '<i8', the first shard has '<i4'");
+}
+END_TEST
+
+START_TEST(L3_versions_1_to_3_are_read_and_others_refused)
+{
+    struct npy_column column;
+    const char *text = "{'shape': (3,), 'fortran_order': False, 'descr': \"<i4\"}";
+    for (unsigned version = 1; version <= 3; version++) {
+        put_shard("shard_0000.npy", version, text, 0, 3);
+        ck_assert_int_eq(npy_column_open(&column, folder, &error), 0);
+        ck_assert_uint_eq(column.data_offset[0], (version == 1 ? 10 : 12) + strlen(text));
+        npy_column_close(&column);
+    }
+    put_shard("shard_0000.npy", 4, text, 0, 3);
+    assert_refused("version 4.0");
+}
+END_TEST
+
+START_TEST(L3_file_shorter_than_its_header_is_refused)
+{
+    put_int32(0, 0, 4);
+    ck_assert_int_eq(truncate(path_of("shard_0000.npy"), _i), 0);
+    assert_refused("shard_0000.npy");
+}
+END_TEST
+
+/* Holes: data that was never written cannot have been read, and a column of 2^40 rows opens at once. */
+START_TEST(L3_discovery_reads_headers_only)
+{
+    struct npy_column column;
+    put_shard("shard_0000.npy", 1, "{'descr': '<i8', 'fortran_order': False, 'shape': (1099511627776,), }", 0, 0);
+    struct stat st;
+    ck_assert_int_eq(stat(path_of("shard_0000.npy"), &st), 0);
+    if (truncate(path_of("shard_0000.npy"), st.st_size + (INT64_C(1) << 43)) != 0)
+        return; /* a file system without files that large */
+    ck_assert_int_eq(npy_column_open(&column, folder, &error), 0);
+    ck_assert_int_eq(column.rows, INT64_C(1) << 40);
+    npy_column_close(&column);
+}
+END_TEST
+
+START_TEST(L6_any_range_equals_the_concatenation)
+{
+    static const size_t rows[] = {5, 0, 1, 0, 0, 7, 3, 0};
+    struct npy_column column;
+    struct npy_reader reader;
+    int32_t value = 0;
+    for (unsigned shard = 0; shard < 8; shard++) {
+        put_int32(shard, value, rows[shard]);
+        value += (int32_t)rows[shard];
+    }
+    ck_assert_int_eq(npy_column_open(&column, folder, &error), 0);
+    ck_assert_int_eq(column.rows, 16);
+    npy_reader_init(&reader, &column);
+    for (int64_t first = 0; first < 16; first++) {
+        for (int64_t n = 0; n <= 16 - first; n++) {
+            int32_t out[16];
+            ck_assert_int_eq(npy_reader_read(&reader, first, n, out, &error), 0);
+            for (int64_t i = 0; i < n; i++)
+                ck_assert_int_eq(out[i], first + i);
+        }
+    }
+    npy_reader_finish(&reader);
+    npy_column_close(&column);
+}
+END_TEST
+
+START_TEST(L10_file_truncated_while_loading_is_an_error)
+{
+    struct npy_column column;
+    struct npy_reader reader;
+    int32_t out[8];
+    put_int32(0, 0, 8);
+    ck_assert_int_eq(npy_column_open(&column, folder, &error), 0);
+    ck_assert_int_eq(truncate(path_of("shard_0000.npy"), (off_t)column.data_offset[0] + 16), 0);
+    npy_reader_init(&reader, &column);
+    ck_assert_int_eq(npy_reader_read(&reader, 0, 8, out, &error), -1);
+    ck_assert_ptr_nonnull(strstr(error.text, "truncated while it was loaded"));
+    npy_reader_finish(&reader);
+    npy_column_close(&column);
+}
+END_TEST
+
+START_TEST(columns_of_unequal_length_are_refused)
+{
+    struct eng_source source;
+    char base[64];
+    memcpy(base, folder, sizeof base);
+    for (unsigned c = 0; c < ENG_COLUMNS; c++) {
+        (void)snprintf(folder, sizeof folder, "%.32s/%s", base, eng_column_name[ENG_PARTSUPP][c]);
+        ck_assert_int_eq(mkdir(folder, 0700), 0);
+        put_int32(0, 0, c == 2 ? 4 : 5);
+    }
+    memcpy(folder, base, sizeof folder);
+    ck_assert_int_eq(eng_source_open_folder(&source, ENG_PARTSUPP, folder, &error), -1);
+    ck_assert_ptr_nonnull(strstr(error.text, "ps_supplycost has 4 rows, column ps_partkey has 5"));
+}
+END_TEST
+
+START_TEST(missing_column_is_named)
+{
+    struct eng_source source;
+    ck_assert_int_eq(eng_source_open_folder(&source, ENG_LINEITEM, folder, &error), -1);
+    ck_assert_ptr_nonnull(strstr(error.text, "column l_partkey is missing"));
+}
+END_TEST
+
+START_TEST(tpch_formulas_are_the_specification)
+{
+    struct tpch t;
+    ck_assert_int_eq(tpch_init(&t, 1, &error), 0);
+    ck_assert_int_eq(t.parts, 200000);
+    ck_assert_int_eq(t.suppliers, 10000);
+    ck_assert_int_eq(t.orders, 1500000);
+    ck_assert_int_eq(t.partsupp_rows, 800000);
+    ck_assert_int_gt(t.lineitem_rows, 5980000);
+    ck_assert_int_lt(t.lineitem_rows, 6020000);
+    /* The first rows of dbgen's partsupp and part at scale factor 1. */
+    ck_assert_int_eq(tpch_suppkey(&t, 1, 0), 2);
+    ck_assert_int_eq(tpch_suppkey(&t, 1, 1), 2502);
+    ck_assert_int_eq(tpch_suppkey(&t, 1, 2), 5002);
+    ck_assert_int_eq(tpch_suppkey(&t, 1, 3), 7502);
+    ck_assert_int_eq(tpch_suppkey(&t, 10001, 1), 2503);
+    ck_assert_int_eq(tpch_retail_price(1), 90100);
+    ck_assert_int_eq(tpch_retail_price(2), 90200);
+    ck_assert_int_eq(tpch_retail_price(10), 91001);
+    ck_assert_int_eq(tpch_order_key(0), 1);
+    ck_assert_int_eq(tpch_order_key(6), 7);
+    ck_assert_int_eq(tpch_order_key(7), 32);
+    ck_assert_int_eq(tpch_order_key(1499999), 6000000);
+    tpch_finish(&t);
+}
+END_TEST
+
+START_TEST(tpch_values_are_in_range_and_every_line_has_its_partsupp)
+{
+    struct tpch t;
+    struct tpch_cursor cursor;
+    struct tpch_partsupp ps;
+    struct tpch_line line;
+    int64_t order = 0, lines = 0;
+    unsigned which[4] = {0, 0, 0, 0};
+    ck_assert_int_eq(tpch_init(&t, 0.01, &error), 0);
+    for (int64_t row = 0; row < t.partsupp_rows; row++) {
+        tpch_partsupp_row(&t, row, &ps);
+        ck_assert_int_eq(ps.partkey, row / 4 + 1);
+        ck_assert(ps.suppkey >= 1 && ps.suppkey <= t.suppliers);
+        ck_assert(ps.availqty >= 1 && ps.availqty <= 9999);
+        ck_assert(ps.supplycost >= 100 && ps.supplycost <= 100000);
+    }
+    tpch_seek(&t, 0, &cursor);
+    for (int64_t row = 0; row < t.lineitem_rows; row++) {
+        unsigned matches = 0;
+        tpch_next(&t, &cursor, &line);
+        lines = line.linenumber == 1 ? 1 : lines + 1;
+        order += line.linenumber == 1;
+        ck_assert_int_eq(line.linenumber, lines);
+        ck_assert_int_eq(line.orderkey, tpch_order_key(order - 1));
+        ck_assert(line.partkey >= 1 && line.partkey <= t.parts && lines <= 7);
+        ck_assert(line.quantity >= 1 && line.quantity <= 50);
+        ck_assert_int_eq(line.extendedprice, line.quantity * tpch_retail_price(line.partkey));
+        for (unsigned i = 0; i < 4; i++) {
+            tpch_partsupp_row(&t, (line.partkey - 1) * 4 + i, &ps);
+            which[i] += ps.suppkey == line.suppkey;
+            matches += ps.suppkey == line.suppkey;
+        }
+        ck_assert_uint_eq(matches, 1);
+    }
+    ck_assert_int_eq(order, t.orders);
+    for (unsigned i = 0; i < 4; i++)
+        ck_assert_uint_gt(which[i], (unsigned)(t.lineitem_rows / 5));
+    tpch_finish(&t);
+}
+END_TEST
+
+START_TEST(tpch_any_range_equals_the_whole)
+{
+    struct tpch t;
+    struct eng_source source;
+    struct eng_reader reader;
+    ck_assert_int_eq(tpch_init(&t, 0.01, &error), 0);
+    for (unsigned side = 0; side < ENG_SIDES; side++) {
+        eng_source_open_tpch(&source, (enum eng_side)side, &t);
+        eng_reader_init(&reader, &source);
+        void *whole[ENG_COLUMNS], *part[ENG_COLUMNS];
+        for (unsigned c = 0; c < ENG_COLUMNS; c++) {
+            whole[c] = malloc((size_t)source.rows * source.width[c]);
+            part[c] = malloc((size_t)source.rows * source.width[c]);
+        }
+        ck_assert_int_eq(eng_reader_read(&reader, 0, source.rows, whole, &error), 0);
+        for (int64_t first = 0, n = 1; first < source.rows; first += n, n = n * 3 + 1) {
+            n = n < source.rows - first ? n : source.rows - first;
+            ck_assert_int_eq(eng_reader_read(&reader, first, n, part, &error), 0);
+            for (unsigned c = 0; c < ENG_COLUMNS; c++)
+                ck_assert_mem_eq(part[c], (char *)whole[c] + (size_t)first * source.width[c],
+                                 (size_t)n * source.width[c]);
+        }
+        for (unsigned c = 0; c < ENG_COLUMNS; c++) {
+            free(whole[c]);
+            free(part[c]);
+        }
+        eng_reader_finish(&reader);
+    }
+    tpch_finish(&t);
+}
+END_TEST
+
+START_TEST(tpch_scale_factor_out_of_range_is_refused)
+{
+    struct tpch t;
+    ck_assert_int_eq(tpch_init(&t, 0, &error), -1);
+    ck_assert_int_eq(error.status, ENG_USAGE);
+    ck_assert_int_eq(tpch_init(&t, -1, &error), -1);
+    ck_assert_int_eq(tpch_init(&t, 1e9, &error), -1);
+}
+END_TEST
+
+START_TEST(written_tables_read_back_as_they_were_made)
+{
+    static const volatile sig_atomic_t go_on = 0;
+    struct tpch t;
+    struct eng_verify_input made[ENG_SIDES], kept[ENG_SIDES];
+    struct eng_answer a, b;
+    char lineitem[128], partsupp[128];
+    ck_assert_int_eq(tpch_init(&t, 0.002, &error), 0);
+    ck_assert_int_eq(eng_write_tables(&t, folder, &go_on, &error), 0);
+    (void)snprintf(lineitem, sizeof lineitem, "%s/lineitem", folder);
+    (void)snprintf(partsupp, sizeof partsupp, "%s/partsupp", folder);
+    made[ENG_PARTSUPP] = made[ENG_LINEITEM] = (struct eng_verify_input){&t, NULL};
+    kept[ENG_PARTSUPP] = (struct eng_verify_input){NULL, partsupp};
+    kept[ENG_LINEITEM] = (struct eng_verify_input){NULL, lineitem};
+    ck_assert_int_eq(eng_verify(made, &a, &error), 0);
+    ck_assert_int_eq(eng_verify(kept, &b, &error), 0);
+    ck_assert(a.rows == t.lineitem_rows);
+    ck_assert(a.rows == b.rows && a.sum_extendedprice == b.sum_extendedprice);
+    ck_assert(a.sum_supplycost_x_quantity == b.sum_supplycost_x_quantity && a.sum_availqty == b.sum_availqty);
+
+    struct eng_source file, generator;
+    struct eng_reader from_file, from_generator;
+    int64_t x[ENG_COLUMNS][256], y[ENG_COLUMNS][256];
+    void *xs[ENG_COLUMNS] = {x[0], x[1], x[2], x[3]}, *ys[ENG_COLUMNS] = {y[0], y[1], y[2], y[3]};
+    ck_assert_int_eq(eng_source_open_folder(&file, ENG_LINEITEM, lineitem, &error), 0);
+    eng_source_open_tpch(&generator, ENG_LINEITEM, &t);
+    ck_assert_int_eq(file.rows, t.lineitem_rows);
+    eng_reader_init(&from_file, &file);
+    eng_reader_init(&from_generator, &generator);
+    ck_assert_int_eq(eng_reader_read(&from_file, 1000, 256, xs, &error), 0);
+    ck_assert_int_eq(eng_reader_read(&from_generator, 1000, 256, ys, &error), 0);
+    for (unsigned c = 0; c < ENG_COLUMNS; c++) {
+        ck_assert_uint_eq(file.width[c], generator.width[c]);
+        ck_assert_mem_eq(x[c], y[c], 256 * file.width[c]);
+    }
+    eng_reader_finish(&from_file);
+    eng_source_close(&file);
+
+    ck_assert_int_eq(eng_write_tables(&t, folder, &go_on, &error), -1);
+    ck_assert_ptr_nonnull(strstr(error.text, "exists already"));
+    tpch_finish(&t);
+}
+END_TEST
+
+START_TEST(stopped_write_leaves_nothing)
+{
+    static const volatile sig_atomic_t stop = 15;
+    struct tpch t;
+    char target[128];
+    ck_assert_int_eq(tpch_init(&t, 0.01, &error), 0);
+    (void)snprintf(target, sizeof target, "%s/new", folder);
+    ck_assert_int_eq(eng_write_tables(&t, target, &stop, &error), -1);
+    ck_assert_ptr_nonnull(strstr(error.text, "stopped"));
+    ck_assert_int_eq(access(target, F_OK), -1);
+    tpch_finish(&t);
+}
+END_TEST
+
+/* Rows of n_keys keys; both factor and addend depend on the row. */
+static void make_rows(struct eng_verify_row *rows, size_t n, uint64_t n_keys, uint64_t seed)
+{
+    for (size_t i = 0; i < n; i++) {
+        seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
+        uint64_t key = (seed >> 33) % n_keys;
+        rows[i] = (struct eng_verify_row){(int64_t)(key % 7) - 3, (int64_t)(key / 7) * INT64_C(-5000000000),
+                                          (int64_t)(seed >> 3) % 100000 - 50000, (int64_t)i * 3 - 7};
+    }
+}
+
+static struct eng_answer nested_loop(const struct eng_verify_row *ps, size_t n, const struct eng_verify_row *l, size_t m)
+{
+    struct eng_answer a = {0, 0, 0, 0};
+    for (size_t i = 0; i < n; i++) {
+        for (size_t j = 0; j < m; j++) {
+            if (ps[i].key1 != l[j].key1 || ps[i].key2 != l[j].key2)
+                continue;
+            a.rows++;
+            a.sum_supplycost_x_quantity += (__int128)ps[i].factor * l[j].factor;
+            a.sum_availqty += ps[i].addend;
+            a.sum_extendedprice += l[j].addend;
+        }
+    }
+    return a;
+}
+
+static void to_batch(const struct eng_verify_row *rows, size_t n, struct eng_batch *batch)
+{
+    for (size_t i = 0; i < n; i++) {
+        batch->key1[i] = rows[i].key1;
+        batch->key2[i] = rows[i].key2;
+        batch->factor[i] = rows[i].factor;
+        batch->addend[i] = rows[i].addend;
+    }
+    eng_hash_batch(batch, n, 0);
+}
+
+static struct eng_answer hash_join(const struct eng_verify_row *ps, size_t n, const struct eng_verify_row *l, size_t m)
+{
+    struct eng_hashtable table;
+    struct eng_batch batch;
+    struct eng_sums sums = {0, 0, 0, 0};
+    size_t bytes = eng_hash_bytes(n);
+    void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    ck_assert_uint_ge(eng_hash_capacity(bytes), n);
+    eng_hash_begin(&table, memory, (uint32_t)n);
+    for (size_t i = 0; i < n; i += ENG_BATCH) {
+        size_t k = n - i < ENG_BATCH ? n - i : ENG_BATCH;
+        to_batch(ps + i, k, &batch);
+        eng_hash_add(&table, &batch, k);
+    }
+    eng_hash_finish(&table);
+    for (size_t i = 0; i < m; i += ENG_BATCH) {
+        size_t k = m - i < ENG_BATCH ? m - i : ENG_BATCH;
+        to_batch(l + i, k, &batch);
+        eng_hash_probe(&table, &batch, k, &sums);
+    }
+    free(memory);
+    return (struct eng_answer){(__int128)sums.rows, (__int128)sums.probe_addend, (__int128)sums.products,
+                               (__int128)sums.build_addend};
+}
+
+static void assert_same(const struct eng_answer *a, const struct eng_answer *b)
+{
+    ck_assert(a->rows == b->rows);
+    ck_assert(a->sum_extendedprice == b->sum_extendedprice);
+    ck_assert(a->sum_supplycost_x_quantity == b->sum_supplycost_x_quantity);
+    ck_assert(a->sum_availqty == b->sum_availqty);
+}
+
+static const struct {
+    size_t n, m;
+    uint64_t keys;
+} joins[] = {{0, 0, 1}, {0, 9, 3}, {9, 0, 3}, {1, 1, 1}, {700, 900, 5000}, {1000, 1500, 300},
+             {1000, 1000, 30}, {513, 511, 1}, {1, 2000, 1}, {2000, 1, 1}, {17, 16, 1}, {16, 17, 1}};
+
+START_TEST(R3_hash_and_sort_merge_join_equal_the_nested_loop)
+{
+    size_t n = joins[_i].n, m = joins[_i].m;
+    struct eng_verify_row *ps = calloc(n + 1, sizeof *ps), *l = calloc(m + 1, sizeof *l);
+    struct eng_answer merged;
+    make_rows(ps, n, joins[_i].keys, 1);
+    make_rows(l, m, joins[_i].keys, 2);
+    struct eng_answer expected = nested_loop(ps, n, l, m), hashed = hash_join(ps, n, l, m);
+    assert_same(&hashed, &expected);
+    eng_verify_merge(ps, n, l, m, &merged);
+    assert_same(&merged, &expected);
+    for (size_t i = 1; i < n; i++)
+        ck_assert(ps[i - 1].key1 < ps[i].key1 || (ps[i - 1].key1 == ps[i].key1 && ps[i - 1].key2 <= ps[i].key2));
+    free(ps);
+    free(l);
+}
+END_TEST
+
+START_TEST(sums_of_extreme_values_are_exact_in_128_bits)
+{
+    struct eng_verify_row ps[2] = {{1, 1, INT64_MIN, INT64_MAX}, {1, 1, INT64_MIN, INT64_MAX}};
+    struct eng_verify_row l[1] = {{1, 1, INT64_MAX, INT64_MIN}};
+    struct eng_answer expected = nested_loop(ps, 2, l, 1), hashed = hash_join(ps, 2, l, 1), merged;
+    char text[ENG_NUMBER_MAX];
+    assert_same(&hashed, &expected);
+    eng_verify_merge(ps, 2, l, 1, &merged);
+    assert_same(&merged, &expected);
+    ck_assert_str_eq(eng_number(merged.sum_supplycost_x_quantity, text), "-170141183460469231713240559642174554112");
+    ck_assert_str_eq(eng_number(merged.sum_availqty, text), "18446744073709551614");
+    ck_assert_str_eq(eng_number(0, text), "0");
+}
+END_TEST
+
+/* R4: int32 and int64 columns of equal values take the same way. */
+START_TEST(R4_rows_of_any_width_unpack_and_hash_alike)
+{
+    static const int64_t values[ENG_COLUMNS][3] = {{1, -2, INT32_MAX}, {-1, 7, INT32_MIN}, {50, 0, -5}, {9, 8, 7}};
+    uint64_t hashes[3];
+    for (unsigned mask = 0; mask < 16; mask++) {
+        struct eng_source source = {.rows = 3};
+        struct eng_format format;
+        struct eng_batch batch;
+        char rows[3 * 32];
+        int64_t wide[ENG_COLUMNS][3];
+        int32_t narrow[ENG_COLUMNS][3];
+        const void *columns[ENG_COLUMNS];
+        for (unsigned c = 0; c < ENG_COLUMNS; c++) {
+            source.width[c] = mask >> c & 1 ? 8 : 4;
+            for (unsigned i = 0; i < 3; i++) {
+                wide[c][i] = values[c][i];
+                narrow[c][i] = (int32_t)values[c][i];
+            }
+            columns[c] = mask >> c & 1 ? (const void *)wide[c] : (const void *)narrow[c];
+        }
+        eng_format_init(&format, &source);
+        ck_assert_uint_eq(format.row_bytes, eng_source_row_bytes(&source));
+        eng_format_pack(&format, columns, 0, 3, rows);
+        eng_format_unpack(&format, rows, 3, &batch);
+        eng_hash_batch(&batch, 3, 0);
+        for (unsigned i = 0; i < 3; i++) {
+            ck_assert_int_eq(batch.key1[i], values[0][i]);
+            ck_assert_int_eq(batch.key2[i], values[1][i]);
+            ck_assert_int_eq(batch.factor[i], values[2][i]);
+            ck_assert_int_eq(batch.addend[i], values[3][i]);
+            if (mask == 0)
+                hashes[i] = batch.hash[i];
+            ck_assert_uint_eq(batch.hash[i], hashes[i]);
+        }
+    }
+}
+END_TEST
+
+START_TEST(each_depth_hashes_on_its_own)
+{
+    unsigned same = 0, counts[8] = {0};
+    struct eng_batch batch;
+    uint64_t level0[ENG_BATCH];
+    for (unsigned i = 0; i < ENG_BATCH; i++) {
+        batch.key1[i] = i;
+        batch.key2[i] = 3 * (int64_t)i;
+    }
+    eng_hash_batch(&batch, ENG_BATCH, 0);
+    memcpy(level0, batch.hash, sizeof level0);
+    eng_hash_batch(&batch, ENG_BATCH, 1);
+    for (unsigned i = 0; i < ENG_BATCH; i++) {
+        same += level0[i] >> 61 == batch.hash[i] >> 61;
+        counts[batch.hash[i] >> 61]++;
+    }
+    ck_assert_uint_lt(same, ENG_BATCH / 4);
+    for (unsigned i = 0; i < 8; i++)
+        ck_assert_uint_gt(counts[i], ENG_BATCH / 16);
+}
+END_TEST
+
+static int parse(struct join_options *options, const char *a, const char *b, const char *c, const char *d)
+{
+    char *argv[] = {(char *)"bench_join", (char *)a, (char *)b, (char *)c, (char *)d, NULL};
+    int argc = 1;
+    while (argv[argc] != NULL)
+        argc++;
+    return join_options_parse(argc, argv, options, &error);
+}
+
+START_TEST(sizes_are_strict)
+{
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } good[] = {{"0", 0}, {"1024", 1024}, {"64M", 67108864}, {"1G", 1073741824}, {"3K", 3072}, {"2T", 2199023255552}};
+    static const char *const bad[] = {"", "M", "-1", "+1", " 1", "1 ", "1m", "1MB", "1.5G", "9000000T", "0x10",
+                                      "99999999999999999999"};
+    uint64_t bytes;
+    for (unsigned i = 0; i < sizeof good / sizeof good[0]; i++) {
+        ck_assert_int_eq(join_parse_size(good[i].text, &bytes), 0);
+        ck_assert_uint_eq(bytes, good[i].bytes);
+    }
+    for (unsigned i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        ck_assert_msg(join_parse_size(bad[i], &bytes) == -1, "'%s'", bad[i]);
+}
+END_TEST
+
+START_TEST(disk_is_split_at_the_last_colon)
+{
+    struct join_options options;
+    ck_assert_int_eq(parse(&options, "--scale-factor=1", "--disk=/a:b:5G", "--disk", "/c"), 0);
+    ck_assert_uint_eq(options.spec.n_folders, 2);
+    ck_assert_uint_eq(options.spec.folders[0].path_length, 4);
+    ck_assert_mem_eq(options.spec.folders[0].path, "/a:b", 4);
+    ck_assert_uint_eq(options.spec.folders[0].quota_bytes, UINT64_C(5) << 30);
+    ck_assert_mem_eq(options.spec.folders[1].path, "/c", 2);
+    ck_assert_uint_eq(options.spec.folders[1].quota_bytes, 0);
+    join_options_finish(&options);
+    ck_assert_int_eq(parse(&options, "--scale-factor=1", "--disk=/a:5X", NULL, NULL), -1);
+    ck_assert_int_eq(error.status, ENG_USAGE);
+}
+END_TEST
+
+START_TEST(flag_overrides_the_same_part_of_the_spec)
+{
+    struct join_options options;
+    ck_assert_int_eq(parse(&options, "--scale-factor=0.5", "--spec=pinned=8M; host=1G,512M:2M; disk=/x:1G; io=threads",
+                           "--host-limit=64M", "--io=uring"), 0);
+    ck_assert_uint_eq(options.spec.n_pools[SPW_TIER_DEVICE], 0);
+    ck_assert_uint_eq(options.spec.pools[SPW_TIER_PINNED_HOST][0].size_bytes, 8u << 20);
+    ck_assert_uint_eq(options.spec.n_pools[SPW_TIER_HOST], 1);
+    ck_assert_uint_eq(options.spec.pools[SPW_TIER_HOST][0].size_bytes, 64u << 20);
+    ck_assert_uint_eq(options.spec.n_folders, 1);
+    ck_assert_int_eq(options.spec.io, SPW_IO_URING);
+    join_options_finish(&options);
+}
+END_TEST
+
+START_TEST(no_limit_at_all_means_half_of_the_memory_as_host)
+{
+    struct join_options options;
+    ck_assert_int_eq(parse(&options, "--scale-factor", "1", NULL, NULL), 0);
+    ck_assert_uint_eq(options.spec.n_pools[SPW_TIER_DEVICE], 0);
+    ck_assert_uint_eq(options.spec.n_pools[SPW_TIER_HOST], 1);
+    ck_assert_uint_gt(options.spec.pools[SPW_TIER_HOST][0].size_bytes, 1u << 20);
+    join_options_finish(&options);
+}
+END_TEST
+
+START_TEST(bad_arguments_are_named)
+{
+    static const struct {
+        const char *a, *b, *named;
+    } bad[] = {{NULL, NULL, "no input"},
+               {"--lineitem=/x", NULL, "no input"},
+               {"--scale-factor=1", "--lineitem=/x", "exclude"},
+               {"--scale-factor=0", NULL, "--scale-factor 0"},
+               {"--scale-factor=-1", NULL, "--scale-factor -1"},
+               {"--scale-factor=nan", NULL, "--scale-factor nan"},
+               {"--scale-factor=1x", NULL, "--scale-factor 1x"},
+               {"--scale-factor=1", "--threads=0", "--threads 0"},
+               {"--scale-factor=1", "--threads=x", "--threads x"},
+               {"--scale-factor=1", "--mode=stream", "--mode stream"},
+               {"--scale-factor=1", "--io=fast", "--io fast"},
+               {"--scale-factor=1", "--driver=gpu", "--driver gpu"},
+               {"--scale-factor=1", "--host-limit=1Q", "--host-limit 1Q"},
+               {"--scale-factor=1", "--host-limit=", "--host-limit wants a value"},
+               {"--scale-factor=1", "--host-limit", "--host-limit wants a value"},
+               {"--scale-factor=1", "--verbose", "'--verbose'"},
+               {"--scale-factor=1", "--spec=host=", "--spec"},
+               {"stray", NULL, "'stray'"}};
+    struct join_options options;
+    ck_assert_int_eq(parse(&options, bad[_i].a, bad[_i].b, NULL, NULL), -1);
+    ck_assert_int_eq(error.status, ENG_USAGE);
+    ck_assert_msg(strstr(error.text, bad[_i].named) != NULL, "'%s' lacks '%s'", error.text, bad[_i].named);
+}
+END_TEST
+
+/* Every plan keeps its promise: what all threads hold mapped is at most about half of the work place. */
+START_TEST(plan_keeps_half_of_the_work_place_unmapped)
+{
+    static const uint64_t hosts[] = {2, 3, 4, 8, 13, 64, 200, 1000, 20000};
+    struct tpch t;
+    struct eng_source sources[ENG_SIDES];
+    struct eng_plan plan;
+    spw_spec spec;
+    ck_assert_int_eq(tpch_init(&t, 0.1, &error), 0);
+    for (unsigned scale = 1; scale <= 100; scale *= 10) {
+        for (unsigned i = 0; i < sizeof hosts / sizeof hosts[0]; i++) {
+            for (unsigned threads = 0; threads <= hosts[i] / 2 && threads <= 8; threads++) {
+                eng_source_open_tpch(&sources[ENG_PARTSUPP], ENG_PARTSUPP, &t);
+                eng_source_open_tpch(&sources[ENG_LINEITEM], ENG_LINEITEM, &t);
+                sources[ENG_PARTSUPP].rows *= scale;
+                sources[ENG_LINEITEM].rows *= scale;
+                spw_spec_init(&spec);
+                spec.n_pools[SPW_TIER_DEVICE] = 0;
+                spec.n_pools[SPW_TIER_HOST] = 1;
+                spec.pools[SPW_TIER_HOST][0] = (spw_spec_pool){hosts[i] << 20, 0};
+                ck_assert_msg(eng_plan_make(&plan, &spec, threads, sources, &error) == 0, "%s", error.text);
+                uint64_t usable = (hosts[i] << 20) - plan.staging_bytes;
+                uint64_t group = plan.group_rows * 20ull;
+                ck_assert_uint_le(plan.threads * (plan.work_bytes + group + 2ull * plan.chunk_bytes), usable / 2 + usable / 8);
+                ck_assert_uint_le((uint64_t)plan.fanout * plan.chunk_bytes, plan.work_bytes);
+                ck_assert_uint_ge(plan.chunk_bytes, 16384);
+                ck_assert_uint_ge(plan.fanout, 8);
+                ck_assert_uint_le(plan.group_rows * 8ull, 1u << 20);
+            }
+        }
+    }
+    tpch_finish(&t);
+}
+END_TEST
+
+START_TEST(plan_refuses_budgets_below_the_smallest)
+{
+    static const struct {
+        uint64_t device, pinned, host;
+        unsigned threads;
+        const char *named; /* NULL: enough */
+    } cases[] = {{0, 0, 2048, 1, NULL},        {0, 0, 2047, 1, "2M"},      {0, 2048, 0, 1, NULL},
+                 {0, 0, 4096, 2, NULL},        {0, 0, 4092, 2, "2M"},      {1024, 1024, 3072, 2, NULL},
+                 {1024, 1024, 3071, 2, "2M"},  {8192, 0, 0, 1, "device"},  {512, 0, 8192, 1, "device"},
+                 {0, 512, 8192, 1, "pinned_host"}};
+    struct tpch t;
+    struct eng_source sources[ENG_SIDES];
+    struct eng_plan plan;
+    spw_spec spec;
+    ck_assert_int_eq(tpch_init(&t, 0.01, &error), 0);
+    eng_source_open_tpch(&sources[ENG_PARTSUPP], ENG_PARTSUPP, &t);
+    eng_source_open_tpch(&sources[ENG_LINEITEM], ENG_LINEITEM, &t);
+    spw_spec_init(&spec);
+    const uint64_t bytes[3] = {cases[_i].device << 10, cases[_i].pinned << 10, cases[_i].host << 10};
+    for (unsigned tier = 0; tier < 3; tier++) {
+        spec.n_pools[tier] = bytes[tier] > 0;
+        spec.pools[tier][0] = (spw_spec_pool){bytes[tier], 0};
+    }
+    int result = eng_plan_make(&plan, &spec, cases[_i].threads, sources, &error);
+    if (cases[_i].named == NULL) {
+        ck_assert_msg(result == 0, "%s", error.text);
+    } else {
+        ck_assert_int_eq(result, -1);
+        ck_assert_int_eq(error.status, ENG_USAGE);
+        ck_assert_msg(strstr(error.text, cases[_i].named) != NULL, "%s", error.text);
+    }
+    tpch_finish(&t);
+}
+END_TEST
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof(array)[0]))
+
+int main(void)
+{
+    Suite *suite = suite_create("engine");
+    TCase *shards = tcase_create("shards"), *other = tcase_create("other");
+    tcase_add_checked_fixture(shards, make_folder, remove_folder);
+    tcase_set_timeout(shards, 60);
+    tcase_set_timeout(other, 120);
+    tcase_add_test(shards, L1_missing_folder_is_an_error);
+    tcase_add_test(shards, L1_folder_without_shards_is_an_error);
+    tcase_add_test(shards, L1_gap_names_up_to_five_missing_shards);
+    tcase_add_test(shards, L1_first_shard_missing_is_a_gap);
+    tcase_add_test(shards, L1_stray_names_are_listed_and_refused);
+    tcase_add_loop_test(shards, L1_wrong_digits_are_stray, 0, 5);
+    tcase_add_test(shards, L1_from_10000_on_names_have_five_digits);
+    tcase_add_loop_test(shards, L2_header_is_refused_with_its_reason, 0, COUNT(bad_headers));
+    tcase_add_test(shards, L2_dtype_is_fixed_by_the_first_shard);
+    tcase_add_test(shards, L3_versions_1_to_3_are_read_and_others_refused);
+    tcase_add_loop_test(shards, L3_file_shorter_than_its_header_is_refused, 0, 12);
+    tcase_add_test(shards, L3_discovery_reads_headers_only);
+    tcase_add_test(shards, L6_any_range_equals_the_concatenation);
+    tcase_add_test(shards, L10_file_truncated_while_loading_is_an_error);
+    tcase_add_test(shards, columns_of_unequal_length_are_refused);
+    tcase_add_test(shards, missing_column_is_named);
+    tcase_add_test(shards, written_tables_read_back_as_they_were_made);
+    tcase_add_test(shards, stopped_write_leaves_nothing);
+    tcase_add_test(other, tpch_formulas_are_the_specification);
+    tcase_add_test(other, tpch_values_are_in_range_and_every_line_has_its_partsupp);
+    tcase_add_test(other, tpch_any_range_equals_the_whole);
+    tcase_add_test(other, tpch_scale_factor_out_of_range_is_refused);
+    tcase_add_loop_test(other, R3_hash_and_sort_merge_join_equal_the_nested_loop, 0, COUNT(joins));
+    tcase_add_test(other, sums_of_extreme_values_are_exact_in_128_bits);
+    tcase_add_test(other, R4_rows_of_any_width_unpack_and_hash_alike);
+    tcase_add_test(other, each_depth_hashes_on_its_own);
+    tcase_add_test(other, sizes_are_strict);
+    tcase_add_test(other, disk_is_split_at_the_last_colon);
+    tcase_add_test(other, flag_overrides_the_same_part_of_the_spec);
+    tcase_add_test(other, no_limit_at_all_means_half_of_the_memory_as_host);
+    tcase_add_loop_test(other, bad_arguments_are_named, 0, 18);
+    tcase_add_test(other, plan_keeps_half_of_the_work_place_unmapped);
+    tcase_add_loop_test(other, plan_refuses_budgets_below_the_smallest, 0, 10);
+    suite_add_tcase(suite, shards);
+    suite_add_tcase(suite, other);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}

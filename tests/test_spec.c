@@ -1,0 +1,663 @@
+/* The configuration string: P1 to P15 for a bare string, then sections, environment, round trip. */
+#include <check.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <spillway/error.h>
+#include <spillway/spec.h>
+
+#include "pool/spec.h"
+
+#define EXAMPLE_2 "10737418240,2147483648:2097152"
+#define EXAMPLE_3 "10737418240,2147483648:20971520,1073741824:2097152"
+
+static spw_spec parsed(const char *string)
+{
+    spw_spec spec;
+    const int rc = spw_spec_parse(string, &spec);
+    ck_assert_msg(rc == SPW_OK, "\"%s\": %s", string, spw_error_detail()->message);
+    ck_assert_uint_eq(spec.struct_size, sizeof spec);
+    return spec;
+}
+
+/* string is refused at byte offset, with wanted in the message, and the result is untouched. */
+static void refused(const char *string, size_t offset, const char *wanted)
+{
+    spw_spec spec, before;
+    memset(&spec, 0x5a, sizeof spec);
+    memcpy(&before, &spec, sizeof spec);
+    const int rc = spw_spec_parse(string, &spec);
+    const spw_error_info *detail = spw_error_detail();
+    ck_assert_msg(rc == SPW_ESPEC, "\"%s\" gave %d", string, rc);
+    ck_assert_int_eq(detail->code, SPW_ESPEC);
+    ck_assert_msg(detail->offset_bytes == offset, "\"%s\": %s", string, detail->message);
+    ck_assert_msg(strstr(detail->message, wanted) != NULL, "\"%s\": %s, not %s", string, detail->message, wanted);
+    ck_assert_ptr_nonnull(strstr(detail->message, "expected"));
+    char place[40];
+    (void)snprintf(place, sizeof place, "byte %zu:", offset);
+    ck_assert_ptr_nonnull(strstr(detail->message, place));
+    ck_assert_mem_eq(&spec, &before, sizeof spec);
+}
+
+static void assert_pool(const spw_spec *spec, spw_tier tier, uint32_t i, uint64_t size, uint64_t limit)
+{
+    ck_assert_uint_lt(i, spec->n_pools[tier]);
+    ck_assert_uint_eq(spec->pools[tier][i].size_bytes, size);
+    ck_assert_uint_eq(spec->pools[tier][i].limit_bytes, limit);
+}
+
+/* pools: the expected order, as digits. */
+static void assert_route(const spw_spec *spec, spw_tier tier, uint64_t bytes, const char *pools)
+{
+    uint32_t order[SPW_SPEC_POOLS_MAX];
+    char text[SPW_SPEC_POOLS_MAX + 1];
+    const size_t n = spw_spec_route(spec, tier, bytes, order);
+    for (size_t i = 0; i < n; i++)
+        text[i] = (char)('0' + order[i]);
+    text[n] = '\0';
+    ck_assert_str_eq(text, pools);
+}
+
+/* Bare strings */
+
+START_TEST(P1_well_formed_strings)
+{
+    spw_spec spec = parsed("1024");
+    ck_assert_uint_eq(spec.n_pools[SPW_TIER_DEVICE], 1);
+    assert_pool(&spec, SPW_TIER_DEVICE, 0, 1024, 0);
+    spec = parsed("4096:2048,8192,1024:1024,2048:0");
+    ck_assert_uint_eq(spec.n_pools[SPW_TIER_DEVICE], 4);
+    assert_pool(&spec, SPW_TIER_DEVICE, 0, 4096, 2048);
+    assert_pool(&spec, SPW_TIER_DEVICE, 1, 8192, 0);
+    assert_pool(&spec, SPW_TIER_DEVICE, 2, 1024, 1024);
+    assert_pool(&spec, SPW_TIER_DEVICE, 3, 2048, 0);
+    ck_assert_uint_eq(spec.n_pools[SPW_TIER_PINNED_HOST], 0);
+    ck_assert_uint_eq(spec.n_pools[SPW_TIER_HOST], 0);
+    ck_assert_uint_eq(spec.n_folders, 0);
+}
+END_TEST
+
+static const struct {
+    const char *string;
+    size_t offset;
+    const char *wanted;
+} malformed[] = {
+    {",", 0, "expected a pool size in bytes, found \",\""},
+    {":", 0, "expected a pool size"},
+    {" 1024", 0, "expected a pool size"},
+    {"+1024", 0, "expected a pool size"},
+    {"-1024", 0, "expected a pool size in bytes, found \"-1024\""},
+    {"x", 0, "expected a pool size"},
+    {"1024 ", 4, "expected a digit, ':', ',' or the end, found \" \""},
+    {"1024,", 5, "expected a pool size in bytes, found the end"},
+    {"1024,,2048", 5, "expected a pool size in bytes, found \",\""},
+    {"1024, 2048", 5, "expected a pool size"},
+    {"1024:", 5, "expected a limit in bytes, found the end"},
+    {"1024:,2048", 5, "expected a limit in bytes, found \",\""},
+    {"1024:-1", 5, "expected a limit"},
+    {"1024: 1024", 5, "expected a limit"},
+    {"2048:1024:1024", 9, "expected a digit, ',' or the end, found \":\""},
+    {"2048:1024 ", 9, "expected a digit, ',' or the end"},
+    {"0x400", 1, "found \"x400\""},
+    {"1024x", 4, "found \"x\""},
+    {"10G", 2, "found \"G\""},
+    {"2097152K", 7, "found \"K\""},
+    {"1e10", 1, "found \"e10\""},
+    {"1024.5", 4, "found \".5\""},
+    {"1024;2048", 4, "found \";\""},
+    {"1024\n", 4, "found \"?\""},
+    {"4096,4096\t", 9, "found \"?\""},
+};
+
+START_TEST(P1_malformed_strings_name_the_byte_and_what_was_expected)
+{
+    refused(malformed[_i].string, malformed[_i].offset, malformed[_i].wanted);
+}
+END_TEST
+
+static void many_pools(char *string, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        string += sprintf(string, "%s1024", i ? "," : "");
+}
+
+START_TEST(P2_128_pools_at_most)
+{
+    char string[1024];
+    many_pools(string, 128);
+    const spw_spec spec = parsed(string);
+    ck_assert_uint_eq(spec.n_pools[SPW_TIER_DEVICE], 128);
+    assert_pool(&spec, SPW_TIER_DEVICE, 127, 1024, 0);
+    many_pools(string, 129);
+    refused(string, 128 * 5, "at most 128 pools");
+}
+END_TEST
+
+START_TEST(P3_no_string_is_one_unlimited_pool_of_10_GiB)
+{
+    spw_spec spec = parsed(NULL), init;
+    spw_spec_init(&init);
+    ck_assert_uint_eq(spec.n_pools[SPW_TIER_DEVICE], 1);
+    assert_pool(&spec, SPW_TIER_DEVICE, 0, UINT64_C(10737418240), 0);
+    ck_assert_mem_eq(&spec, &init, sizeof spec);
+    refused("", 0, "empty string");
+}
+END_TEST
+
+START_TEST(P4_pool_size_bounds)
+{
+    refused("1023", 0, "1024 to 274877906944 bytes, found \"1023\"");
+    refused("0", 0, "1024 to 274877906944");
+    ck_assert_uint_eq(parsed("1024").pools[SPW_TIER_DEVICE][0].size_bytes, 1024);
+    ck_assert_uint_eq(parsed("274877906944").pools[SPW_TIER_DEVICE][0].size_bytes, UINT64_C(1) << 38);
+    refused("274877906945", 0, "1024 to 274877906944");
+    refused("1024,18446744073709551616", 5, "1024 to 274877906944"); /* 2^64 */
+    refused("18446744073709552640", 0, "1024 to 274877906944");      /* 2^64 + 1024 */
+    refused("99999999999999999999999999999999999999999999", 0, "1024 to 274877906944");
+}
+END_TEST
+
+START_TEST(P5_all_pools_together_at_most_256_GiB)
+{
+    const spw_spec spec = parsed("137438953472,137438953472");
+    ck_assert_uint_eq(spec.n_pools[SPW_TIER_DEVICE], 2);
+    refused("137438953472,137438953473", 13, "274877906944 bytes together");
+    refused("214748364800,214748364800", 13, "274877906944 bytes together"); /* 200G + 200G */
+    refused("274877906944,1024", 13, "274877906944 bytes together");
+}
+END_TEST
+
+START_TEST(P6_limit_bounds)
+{
+    assert_pool(&(spw_spec[]){parsed("4294967296:0")}[0], SPW_TIER_DEVICE, 0, UINT64_C(1) << 32, 0);
+    assert_pool(&(spw_spec[]){parsed("4294967296:1024")}[0], SPW_TIER_DEVICE, 0, UINT64_C(1) << 32, 1024);
+    assert_pool(&(spw_spec[]){parsed("4294967296:2147483648")}[0], SPW_TIER_DEVICE, 0, UINT64_C(1) << 32,
+                UINT64_C(1) << 31);
+    refused("4294967296:1", 11, "0 (unlimited) or from 1024 to 2147483648");
+    refused("4294967296:1023", 11, "0 (unlimited) or from 1024 to 2147483648");
+    refused("4294967296:2147483649", 11, "0 (unlimited) or from 1024 to 2147483648");
+    refused("4294967296:18446744073709551616", 11, "0 (unlimited) or from 1024 to 2147483648");
+}
+END_TEST
+
+START_TEST(P7_limit_at_most_its_pools_size)
+{
+    assert_pool(&(spw_spec[]){parsed("4096:4096")}[0], SPW_TIER_DEVICE, 0, 4096, 4096);
+    refused("4096:4097", 5, "at most the size of its pool, 4096 bytes, found 4097");
+    refused("8192,4096:8192", 10, "at most the size of its pool, 4096 bytes");
+}
+END_TEST
+
+START_TEST(P8_limits_are_kept_to_the_byte)
+{
+    const spw_spec spec = parsed("4097:1025");
+    assert_pool(&spec, SPW_TIER_DEVICE, 0, 4097, 1025);
+    assert_route(&spec, SPW_TIER_DEVICE, 1025, "0");
+    assert_route(&spec, SPW_TIER_DEVICE, 1026, "");
+}
+END_TEST
+
+START_TEST(P9_every_pool_limited_is_valid_and_more_is_too_big)
+{
+    const spw_spec spec = parsed("4096:1024,8192:2048");
+    assert_route(&spec, SPW_TIER_DEVICE, 1024, "01");
+    assert_route(&spec, SPW_TIER_DEVICE, 2048, "1");
+    assert_route(&spec, SPW_TIER_DEVICE, 2049, "");
+    assert_route(&(spw_spec[]){parsed("4096")}[0], SPW_TIER_DEVICE, 4097, ""); /* unlimited, yet too small for ever */
+    assert_route(&(spw_spec[]){parsed("4096")}[0], SPW_TIER_DEVICE, 4096, "0");
+}
+END_TEST
+
+START_TEST(P10_parsing_does_not_ask_for_the_memory)
+{
+    const spw_spec spec = parsed("device=4194304T");
+    assert_pool(&spec, SPW_TIER_DEVICE, 0, UINT64_C(1) << 62, 0);
+}
+END_TEST
+
+START_TEST(P11_two_pools_route_by_limit)
+{
+    const spw_spec spec = parsed(EXAMPLE_2);
+    assert_route(&spec, SPW_TIER_DEVICE, 1, "10");
+    assert_route(&spec, SPW_TIER_DEVICE, 2097152, "10");
+    assert_route(&spec, SPW_TIER_DEVICE, 2097153, "0");
+}
+END_TEST
+
+START_TEST(P12_three_pools_and_above_20_MiB_only_the_unlimited_one)
+{
+    const spw_spec spec = parsed(EXAMPLE_3);
+    assert_route(&spec, SPW_TIER_DEVICE, 2097152, "210");
+    assert_route(&spec, SPW_TIER_DEVICE, 2097153, "10");
+    assert_route(&spec, SPW_TIER_DEVICE, 20971520, "10");
+    assert_route(&spec, SPW_TIER_DEVICE, 20971521, "0");
+}
+END_TEST
+
+START_TEST(P13_smallest_limit_first_ties_as_written_unlimited_last)
+{
+    spw_spec spec = parsed("8192,8192:2048,8192:1024,8192:2048,8192:0,8192:1024");
+    assert_route(&spec, SPW_TIER_DEVICE, 0, "251304");
+    assert_route(&spec, SPW_TIER_DEVICE, 1024, "251304");
+    assert_route(&spec, SPW_TIER_DEVICE, 1025, "1304");
+    assert_route(&spec, SPW_TIER_DEVICE, 2049, "04");
+    spec = parsed("1073741824:2097152,2147483648:20971520,10737418240"); /* example 3 backwards */
+    assert_route(&spec, SPW_TIER_DEVICE, 2097152, "012");
+    assert_route(&spec, SPW_TIER_DEVICE, 20971521, "2");
+}
+END_TEST
+
+START_TEST(P14_fallback_goes_upward_never_downward)
+{
+    char string[2048], *p = string;
+    for (unsigned i = 0; i < 100; i++) /* limits in no order, some equal */
+        p += sprintf(p, "%s1048576:%u", i ? "," : "", 1024 + i * 37 % 50 * 1000);
+    const spw_spec spec = parsed(string);
+    for (uint64_t bytes = 0; bytes < 52000; bytes += 333) {
+        uint32_t order[SPW_SPEC_POOLS_MAX];
+        const size_t n = spw_spec_route(&spec, SPW_TIER_DEVICE, bytes, order);
+        size_t holding = 0;
+        for (uint32_t i = 0; i < 100; i++)
+            holding += spec.pools[SPW_TIER_DEVICE][i].limit_bytes >= bytes;
+        ck_assert_uint_eq(n, holding);
+        for (size_t i = 0; i < n; i++) {
+            const uint64_t limit = spec.pools[SPW_TIER_DEVICE][order[i]].limit_bytes;
+            ck_assert_uint_ge(limit, bytes);
+            if (i == 0)
+                continue;
+            const uint64_t before = spec.pools[SPW_TIER_DEVICE][order[i - 1]].limit_bytes;
+            ck_assert(before < limit || (before == limit && order[i - 1] < order[i]));
+        }
+    }
+}
+END_TEST
+
+START_TEST(P15_a_payload_of_the_limit_fits_its_own_pool)
+{
+    assert_route(&(spw_spec[]){parsed(EXAMPLE_2)}[0], SPW_TIER_DEVICE, 2097152, "10"); /* no head is added */
+}
+END_TEST
+
+/* Sections */
+
+START_TEST(sections_set_every_field)
+{
+    const spw_spec spec = parsed("device=10737418240,2147483648:20971520,1073741824:2097152; pinned=64G,4G:2M;host=1T;"
+                                 "  disk=/nvme0/spill:500G,/nvme1/spill; meta=32M; staging=8M; piece=1M; device_id=3; "
+                                 "driver=sim; io=threads; io_threads=4; threads=0; verify=1; placement=address");
+    ck_assert_uint_eq(spec.n_pools[SPW_TIER_DEVICE], 3);
+    assert_pool(&spec, SPW_TIER_DEVICE, 1, UINT64_C(2) << 30, 20 << 20);
+    assert_pool(&spec, SPW_TIER_PINNED_HOST, 0, UINT64_C(64) << 30, 0);
+    assert_pool(&spec, SPW_TIER_PINNED_HOST, 1, UINT64_C(4) << 30, 2 << 20);
+    assert_pool(&spec, SPW_TIER_HOST, 0, UINT64_C(1) << 40, 0);
+    ck_assert_uint_eq(spec.n_folders, 2);
+    ck_assert_uint_eq(spec.folders[0].path_length, 12);
+    ck_assert_mem_eq(spec.folders[0].path, "/nvme0/spill", 12);
+    ck_assert_uint_eq(spec.folders[0].quota_bytes, UINT64_C(500) << 30);
+    ck_assert_mem_eq(spec.folders[1].path, "/nvme1/spill", 12);
+    ck_assert_uint_eq(spec.folders[1].quota_bytes, 0);
+    ck_assert_uint_eq(spec.meta_bytes, 32 << 20);
+    ck_assert_uint_eq(spec.staging_bytes, 8 << 20);
+    ck_assert_uint_eq(spec.piece_bytes, 1 << 20);
+    ck_assert_uint_eq(spec.device_id, 3);
+    ck_assert_uint_eq(spec.io_threads, 4);
+    ck_assert_int_eq(spec.threads, 0);
+    ck_assert_int_eq(spec.verify, 1);
+    ck_assert_int_eq(spec.driver, SPW_DRIVER_SIM);
+    ck_assert_int_eq(spec.io, SPW_IO_THREADS);
+    ck_assert_int_eq(spec.placement, SPW_PLACEMENT_ADDRESS);
+}
+END_TEST
+
+START_TEST(what_sections_do_not_name_is_absent_or_default)
+{
+    const spw_spec spec = parsed("host=64M");
+    ck_assert_uint_eq(spec.n_pools[SPW_TIER_DEVICE], 0);
+    ck_assert_uint_eq(spec.n_pools[SPW_TIER_PINNED_HOST], 0);
+    ck_assert_uint_eq(spec.n_pools[SPW_TIER_HOST], 1);
+    ck_assert_uint_eq(spec.n_folders, 0);
+    ck_assert_uint_eq(spec.meta_bytes, 0);
+    ck_assert_uint_eq(spec.staging_bytes, 0);
+    ck_assert_uint_eq(spec.piece_bytes, 0);
+    ck_assert_uint_eq(spec.device_id, 0);
+    ck_assert_uint_eq(spec.io_threads, 0);
+    ck_assert_int_eq(spec.threads, -1);
+    ck_assert_int_eq(spec.verify, -1);
+    ck_assert_int_eq(spec.driver, SPW_DRIVER_AUTO);
+    ck_assert_int_eq(spec.io, SPW_IO_AUTO);
+    ck_assert_int_eq(spec.placement, SPW_PLACEMENT_AUTO);
+    assert_route(&spec, SPW_TIER_DEVICE, 1, "");
+    assert_route(&spec, SPW_TIER_DISK, 1, "");
+}
+END_TEST
+
+START_TEST(a_tier_of_0_is_no_tier)
+{
+    const spw_spec spec = parsed("device=0; pinned_host=0; host=0; disk=0");
+    for (unsigned tier = 0; tier < 3; tier++)
+        ck_assert_uint_eq(spec.n_pools[tier], 0);
+    ck_assert_uint_eq(spec.n_folders, 0);
+    refused("host=0,1M", 5, "from 1024 bytes");
+    refused("host=0:0", 5, "from 1024 bytes");
+}
+END_TEST
+
+START_TEST(sections_keep_all_bounds_but_the_upper_ones_of_sizes)
+{
+    char string[1024] = "host=";
+    assert_pool(&(spw_spec[]){parsed("host=1T,1T")}[0], SPW_TIER_HOST, 1, UINT64_C(1) << 40, 0);
+    assert_pool(&(spw_spec[]){parsed("host=16777215T")}[0], SPW_TIER_HOST, 0, UINT64_C(16777215) << 40, 0);
+    refused("host=16777216T", 5, "below 2^64");
+    refused("host=18446744073709551616", 5, "below 2^64");
+    refused("host=8388608T,8388608T", 14, "less than 2^64 bytes together");
+    refused("host=1023", 5, "from 1024 bytes");
+    refused("host=1M:1023", 8, "from 1024 to 2147483648");
+    refused("host=8G:3G", 8, "from 1024 to 2147483648");
+    refused("host=1M:2M", 8, "at most the size of its pool, 1048576 bytes, found 2097152");
+    many_pools(string + 5, 129);
+    refused(string, 5 + 128 * 5, "at most 128 pools");
+}
+END_TEST
+
+static const struct {
+    const char *string;
+    size_t offset;
+    const char *wanted;
+} malformed_sections[] = {
+    {"=", 0, "expected a key"},
+    {"=1G", 0, "expected a key"},
+    {"cpu=1G", 0, "expected a key"},
+    {"Host=1G", 0, "expected a key"},
+    {"10G; host=1G", 0, "expected a key"},
+    {"host;device=1G", 4, "expected '='"},
+    {"host =1G", 4, "expected '=', found \" \""},
+    {" host=1G", 0, "expected a key"},
+    {"host= 1G", 5, "expected a pool size, such as 10G, found \" \""},
+    {"host=1G ;meta=1M", 7, "found \" \""},
+    {"host=1G;", 8, "expected a key"},
+    {"host=1G; ", 9, "expected a key"},
+    {"host=1G;;meta=1M", 8, "expected a key"},
+    {"host=1G;\tmeta=1M", 8, "expected a key"},
+    {"host=", 5, "expected a pool size, such as 10G, found the end"},
+    {"host=;meta=1M", 5, "found the end"},
+    {"host=1G,;meta=1M", 8, "found the end"},
+    {"host=1GB", 7, "expected ':', ',' or the end, found \"B\""},
+    {"host=1g", 6, "expected a digit, K, M, G, T, ':', ',' or the end"},
+    {"host=1G:2MiB", 10, "found \"iB\""},
+    {"host=1G; host=2G", 9, "each section once, found \"host\""},
+    {"pinned=1G; pinned_host=1G", 11, "each section once"},
+    {"model=b200", 0, "\"model\" is not supported in this version"},
+    {"host=1G; grow=1", 9, "\"grow\" is not supported in this version"},
+    {"headroom=1G", 0, "\"headroom\" is not supported in this version"},
+    {"meta=", 5, "expected a size"},
+    {"meta=12Q", 7, "expected a digit, K, M, G, T, or the end, found \"Q\""},
+    {"piece=16777216T", 6, "expected a size below 2^64"},
+    {"piece=1M,1M", 8, "expected the end, found \",\""},
+    {"device_id=256", 10, "expected a number from 0 to 255, found \"256\""},
+    {"device_id=1K", 11, "expected a digit, or the end, found \"K\""},
+    {"io_threads=257", 11, "0 to 256"},
+    {"threads=2", 8, "0 to 1"},
+    {"threads=-1", 8, "0 to 1"},
+    {"verify=on", 7, "0 to 1"},
+    {"driver=opencl", 7, "expected auto, cuda or sim, found \"opencl\""},
+    {"driver=", 7, "expected auto, cuda or sim, found the end"},
+    {"io=uring2", 3, "expected auto, uring or threads, found \"uring2\""},
+    {"placement=addr", 10, "expected auto or address"},
+    {"disk=", 5, "expected a folder, found the end"},
+    {"disk=/a,", 8, "expected a folder, found the end"},
+    {"disk=:500G", 5, "expected a folder"},
+    {"disk=/a:", 8, "expected a quota"},
+    {"disk=/a:500GB", 12, "expected the end of the quota"},
+    {"disk=/a:16777216T", 8, "expected a quota"},
+    {"disk=/a b", 7, "expected a folder's name without spaces"},
+    {"disk=/a:1G ,/b", 10, "expected the end of the quota"},
+};
+
+START_TEST(malformed_sections_name_the_byte_and_what_was_expected)
+{
+    refused(malformed_sections[_i].string, malformed_sections[_i].offset, malformed_sections[_i].wanted);
+}
+END_TEST
+
+START_TEST(a_folder_ends_at_the_last_colon_before_a_size)
+{
+    const spw_spec spec = parsed("disk=/a:b:1G,/c:d,/e:5,/f:5:0,/g=h,0:0");
+    static const struct {
+        const char *path;
+        uint64_t quota;
+    } wanted[] = {{"/a:b", 1 << 30}, {"/c:d", 0}, {"/e", 5}, {"/f:5", 0}, {"/g=h", 0}, {"0", 0}};
+    ck_assert_uint_eq(spec.n_folders, 6);
+    for (unsigned i = 0; i < 6; i++) {
+        ck_assert_uint_eq(spec.folders[i].path_length, strlen(wanted[i].path));
+        ck_assert_mem_eq(spec.folders[i].path, wanted[i].path, strlen(wanted[i].path));
+        ck_assert_uint_eq(spec.folders[i].quota_bytes, wanted[i].quota);
+    }
+}
+END_TEST
+
+START_TEST(at_most_16_folders)
+{
+    char string[128] = "disk=/f", *p = string + 7;
+    for (unsigned i = 1; i < 16; i++)
+        p += sprintf(p, ",/f");
+    ck_assert_uint_eq(parsed(string).n_folders, 16);
+    (void)sprintf(p, ",/f");
+    refused(string, 5 + 16 * 3, "at most 16 folders");
+}
+END_TEST
+
+START_TEST(no_spec_to_parse_into_is_EINVAL)
+{
+    ck_assert_int_eq(spw_spec_parse("1024", NULL), SPW_EINVAL);
+}
+END_TEST
+
+/* Sizes */
+
+START_TEST(sizes_are_digits_and_one_suffix)
+{
+    uint64_t size = 7;
+    ck_assert_int_eq(spw__spec_size("64M", 3, &size), SPW_OK);
+    ck_assert_uint_eq(size, 64 << 20);
+    ck_assert_int_eq(spw__spec_size("64M", 2, &size), SPW_OK);
+    ck_assert_uint_eq(size, 64);
+    ck_assert_int_eq(spw__spec_size("0", 1, &size), SPW_OK);
+    ck_assert_uint_eq(size, 0);
+    ck_assert_int_eq(spw__spec_size("3T", 2, &size), SPW_OK);
+    ck_assert_uint_eq(size, UINT64_C(3) << 40);
+    static const char *const bad[] = {"", "M", "1MM", "1 M", "-1", "1.5G", "18446744073709551615", "99999999T"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        ck_assert_int_eq(spw__spec_size(bad[i], strlen(bad[i]), &size), SPW_ESPEC);
+    ck_assert_uint_eq(size, UINT64_C(3) << 40);
+}
+END_TEST
+
+/* Round trip */
+
+static void assert_equal(const spw_spec *a, const spw_spec *b)
+{
+    for (unsigned tier = 0; tier < 3; tier++) {
+        ck_assert_uint_eq(a->n_pools[tier], b->n_pools[tier]);
+        for (uint32_t i = 0; i < a->n_pools[tier]; i++)
+            assert_pool(a, (spw_tier)tier, i, b->pools[tier][i].size_bytes, b->pools[tier][i].limit_bytes);
+    }
+    ck_assert_uint_eq(a->n_folders, b->n_folders);
+    for (uint32_t i = 0; i < a->n_folders; i++) {
+        ck_assert_uint_eq(a->folders[i].path_length, b->folders[i].path_length);
+        ck_assert_mem_eq(a->folders[i].path, b->folders[i].path, a->folders[i].path_length);
+        ck_assert_uint_eq(a->folders[i].quota_bytes, b->folders[i].quota_bytes);
+    }
+    ck_assert_uint_eq(a->meta_bytes, b->meta_bytes);
+    ck_assert_uint_eq(a->staging_bytes, b->staging_bytes);
+    ck_assert_uint_eq(a->piece_bytes, b->piece_bytes);
+    ck_assert_uint_eq(a->device_id, b->device_id);
+    ck_assert_uint_eq(a->io_threads, b->io_threads);
+    ck_assert_int_eq(a->threads, b->threads);
+    ck_assert_int_eq(a->verify, b->verify);
+    ck_assert_int_eq(a->driver, b->driver);
+    ck_assert_int_eq(a->io, b->io);
+    ck_assert_int_eq(a->placement, b->placement);
+}
+
+static const struct {
+    const char *string, *canonical;
+} trips[] = {
+    {NULL, "device=10G"},
+    {EXAMPLE_3, "device=10G,2G:20M,1G:2M"},
+    {"1025:1024,1099511627:0", "device=1025:1K,1099511627"},
+    {"host=0", "device=0"},
+    {"pinned_host=1048576K;disk=/a:1G,/b:c:0,/d", "device=0; pinned=1G; disk=/a:1G,/b:c:0,/d"},
+    {"disk=0:0", "device=0; disk=0:0"},
+    {"placement=address;verify=0;threads=1;io_threads=2;io=uring;driver=cuda;piece=3K;staging=5000;meta=1T;device_id=7",
+     "device=0; device_id=7; meta=1T; staging=5000; piece=3K; driver=cuda; io=uring; io_threads=2; threads=1; "
+     "verify=0; placement=address"},
+};
+
+START_TEST(format_is_canonical_and_parses_back)
+{
+    char text[512];
+    const spw_spec spec = parsed(trips[_i].string);
+    const size_t length = spw_spec_format(&spec, text, sizeof text);
+    ck_assert_str_eq(text, trips[_i].canonical);
+    ck_assert_uint_eq(length, strlen(text));
+    const spw_spec back = parsed(text);
+    assert_equal(&spec, &back);
+}
+END_TEST
+
+START_TEST(format_counts_what_does_not_fit)
+{
+    const spw_spec spec = parsed(EXAMPLE_3);
+    char text[64];
+    ck_assert_uint_eq(spw_spec_format(&spec, NULL, 0), 23);
+    for (size_t size = 1; size < sizeof text; size++) {
+        memset(text, '!', sizeof text);
+        ck_assert_uint_eq(spw_spec_format(&spec, text, size), 23);
+        ck_assert_uint_eq(strlen(text), size - 1 < 23 ? size - 1 : 23);
+        ck_assert_int_eq(strncmp(text, "device=10G,2G:20M,1G:2M", size - 1), 0);
+        ck_assert_int_eq(text[size], '!');
+    }
+}
+END_TEST
+
+/* Environment */
+
+static char two_gib[] = "2G";
+static char four[] = "4";
+static char nothing[] = "";
+static char nonsense[] = "X";
+
+static char *some_variables(const char *name)
+{
+    if (strcmp(name, "SPILLWAY_HOST") == 0)
+        return two_gib;
+    if (strcmp(name, "SPILLWAY_IO_THREADS") == 0)
+        return four;
+    return strcmp(name, "SPILLWAY_PIECE") == 0 ? nothing : NULL;
+}
+
+static char *bad_variable(const char *name)
+{
+    return strcmp(name, "SPILLWAY_PINNED_HOST") == 0 ? nonsense : NULL;
+}
+
+START_TEST(environment_fills_what_the_string_does_not_name)
+{
+    spw_spec spec;
+    uint32_t named = 0;
+    ck_assert_int_eq(spw__spec_parse("device=1G; meta=5M", &spec, &named), SPW_OK);
+    ck_assert_uint_eq(named, SPW__SPEC_BIT(SPW__SPEC_DEVICE) | SPW__SPEC_BIT(SPW__SPEC_META));
+    ck_assert_int_eq(spw__spec_environment(&spec, &named, some_variables), SPW_OK);
+    assert_pool(&spec, SPW_TIER_HOST, 0, UINT64_C(2) << 30, 0);
+    assert_pool(&spec, SPW_TIER_DEVICE, 0, UINT64_C(1) << 30, 0);
+    ck_assert_uint_eq(spec.meta_bytes, 5 << 20);
+    ck_assert_uint_eq(spec.io_threads, 4);
+    ck_assert_uint_eq(spec.piece_bytes, 0);
+    ck_assert_uint_eq(named, SPW__SPEC_BIT(SPW__SPEC_DEVICE) | SPW__SPEC_BIT(SPW__SPEC_META) |
+                                 SPW__SPEC_BIT(SPW__SPEC_HOST) | SPW__SPEC_BIT(SPW__SPEC_IO_THREADS));
+}
+END_TEST
+
+START_TEST(the_string_wins_over_the_environment)
+{
+    spw_spec spec;
+    uint32_t named = 0;
+    ck_assert_int_eq(spw__spec_parse("host=1G", &spec, &named), SPW_OK);
+    ck_assert_int_eq(spw__spec_environment(&spec, &named, some_variables), SPW_OK);
+    assert_pool(&spec, SPW_TIER_HOST, 0, UINT64_C(1) << 30, 0);
+}
+END_TEST
+
+START_TEST(a_bad_variable_is_named_and_changes_nothing)
+{
+    spw_spec spec, before;
+    uint32_t named = 0;
+    ck_assert_int_eq(spw__spec_parse("host=1G", &spec, &named), SPW_OK);
+    memcpy(&before, &spec, sizeof spec);
+    ck_assert_int_eq(spw__spec_environment(&spec, &named, bad_variable), SPW_ESPEC);
+    ck_assert_int_eq(strncmp(spw_error_detail()->message, "SPILLWAY_PINNED_HOST, byte 0: expected", 38), 0);
+    ck_assert_mem_eq(&spec, &before, sizeof spec);
+    ck_assert_uint_eq(named, SPW__SPEC_BIT(SPW__SPEC_HOST));
+    ck_assert_int_eq(spw__spec_parse("pinned=1G", &spec, &named), SPW_OK); /* the alias counts as named */
+    ck_assert_int_eq(spw__spec_environment(&spec, &named, bad_variable), SPW_OK);
+}
+END_TEST
+
+static void add_conformance(TCase *tests)
+{
+    tcase_add_test(tests, P1_well_formed_strings);
+    tcase_add_loop_test(tests, P1_malformed_strings_name_the_byte_and_what_was_expected, 0,
+                        sizeof malformed / sizeof malformed[0]);
+    tcase_add_test(tests, P2_128_pools_at_most);
+    tcase_add_test(tests, P3_no_string_is_one_unlimited_pool_of_10_GiB);
+    tcase_add_test(tests, P4_pool_size_bounds);
+    tcase_add_test(tests, P5_all_pools_together_at_most_256_GiB);
+    tcase_add_test(tests, P6_limit_bounds);
+    tcase_add_test(tests, P7_limit_at_most_its_pools_size);
+    tcase_add_test(tests, P8_limits_are_kept_to_the_byte);
+    tcase_add_test(tests, P9_every_pool_limited_is_valid_and_more_is_too_big);
+    tcase_add_test(tests, P10_parsing_does_not_ask_for_the_memory);
+    tcase_add_test(tests, P11_two_pools_route_by_limit);
+    tcase_add_test(tests, P12_three_pools_and_above_20_MiB_only_the_unlimited_one);
+    tcase_add_test(tests, P13_smallest_limit_first_ties_as_written_unlimited_last);
+    tcase_add_test(tests, P14_fallback_goes_upward_never_downward);
+    tcase_add_test(tests, P15_a_payload_of_the_limit_fits_its_own_pool);
+}
+
+static void add_sections(TCase *tests)
+{
+    tcase_add_test(tests, sections_set_every_field);
+    tcase_add_test(tests, what_sections_do_not_name_is_absent_or_default);
+    tcase_add_test(tests, a_tier_of_0_is_no_tier);
+    tcase_add_test(tests, sections_keep_all_bounds_but_the_upper_ones_of_sizes);
+    tcase_add_loop_test(tests, malformed_sections_name_the_byte_and_what_was_expected, 0,
+                        sizeof malformed_sections / sizeof malformed_sections[0]);
+    tcase_add_test(tests, a_folder_ends_at_the_last_colon_before_a_size);
+    tcase_add_test(tests, at_most_16_folders);
+    tcase_add_test(tests, no_spec_to_parse_into_is_EINVAL);
+    tcase_add_test(tests, sizes_are_digits_and_one_suffix);
+    tcase_add_loop_test(tests, format_is_canonical_and_parses_back, 0, sizeof trips / sizeof trips[0]);
+    tcase_add_test(tests, format_counts_what_does_not_fit);
+    tcase_add_test(tests, environment_fills_what_the_string_does_not_name);
+    tcase_add_test(tests, the_string_wins_over_the_environment);
+    tcase_add_test(tests, a_bad_variable_is_named_and_changes_nothing);
+}
+
+int main(void)
+{
+    Suite *suite = suite_create("spec");
+    TCase *conformance = tcase_create("conformance");
+    TCase *sections = tcase_create("sections");
+    add_conformance(conformance);
+    add_sections(sections);
+    suite_add_tcase(suite, conformance);
+    suite_add_tcase(suite, sections);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
