@@ -12,7 +12,7 @@ needed_mib=4096
 
 free_mib=$(df -Pk -- "$parent" 2>/dev/null | awk 'NR == 2 { printf "%d", $4 / 1024 }')
 if [ "${free_mib:-0}" -lt $needed_mib ]; then
-    echo "demo: $parent has ${free_mib:-no} MiB free, and the job spills up to $needed_mib MiB there." >&2
+    echo "demo: $parent has ${free_mib:-no} MiB free, and the demo wants $needed_mib MiB to spill to." >&2
     echo "demo: free some, or name a folder on another disk: TMPDIR=/folder sh $0" >&2
     exit 1
 fi
@@ -24,5 +24,11 @@ trap 'rm -rf "$spill"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-"$root/build/bench/bench_join" --scale-factor $scale_factor --pinned-limit 16M --host-limit 32M --disk "$spill" \
-    --threads 2 --verify
+# meta= is the budget of handles and bookkeeping: memory too, and counted below.
+report=$("$root/build/bench/bench_join" --scale-factor $scale_factor --spec meta=4M --pinned-limit 16M \
+    --host-limit 32M --disk "$spill" --threads 2 --verify)
+printf '%s\n' "$report"
+printf '%s\n' "$report" | awk '
+    $1 == "pinned_host" || $1 == "host" || $1 == "meta" { if ($2 != "->") budgets += $2 }
+    $1 == "input" { held = $2 }
+    END { printf "budget  %.0f MiB of memory over all tiers, %.0f %% of the tables\n", budgets, 100 * budgets / held }'

@@ -72,7 +72,7 @@ static double mib(uint64_t bytes)
 
 static void text_moves(const spw_stats *stats)
 {
-    printf("moved                             MiB      copies   seconds (summed over copies)\n");
+    printf("moved                             MiB      copies   seconds, summed over copies\n");
     for (unsigned from = 0; from < MOVE_TIERS; from++) {
         for (unsigned to = 0; to < MOVE_TIERS; to++) {
             const spw_edge_stats *edge = &stats->edges[from][to];
@@ -90,7 +90,7 @@ static void text_moves(const spw_stats *stats)
 
 static void text_tiers(const spw_stats *stats)
 {
-    printf("tier                           budget        peak    admitted   MiB\n");
+    printf("tier, MiB                      budget        peak    admitted\n");
     for (unsigned tier = 0; tier < SPW_TIER_COUNT; tier++) {
         const spw_tier_stats *t = &stats->tiers[tier];
         if (t->budget_bytes == 0 && t->peak_bytes == 0)

@@ -364,6 +364,13 @@ void spw_spec_init(spw_spec *spec)
     spec->verify = -1;
 }
 
+void spw_spec_init_empty(spw_spec *spec)
+{
+    spw_spec_init(spec);
+    spec->n_pools[SPW_TIER_DEVICE] = 0;
+    spec->pools[SPW_TIER_DEVICE][0].size_bytes = 0;
+}
+
 int spw__spec_parse(const char *string, spw_spec *spec, uint32_t *named)
 {
     spw_spec parsed;
@@ -376,8 +383,7 @@ int spw__spec_parse(const char *string, spw_spec *spec, uint32_t *named)
         struct cursor c = {string, string, string + strlen(string), NULL};
         if (c.p == c.end)
             return fail_at(&c, c.p, "expected a pool size in bytes or a section, found an empty string");
-        parsed.n_pools[SPW_TIER_DEVICE] = 0;
-        parsed.pools[SPW_TIER_DEVICE][0].size_bytes = 0;
+        spw_spec_init_empty(&parsed);
         if (strchr(string, '=')) {
             rc = parse_sections(&c, &parsed, &seen);
         } else {

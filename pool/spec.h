@@ -38,6 +38,10 @@ SPW_MUST_CHECK int spw__spec_parse(const char *string, spw_spec *spec, uint32_t 
  * *spec and *named are untouched. */
 SPW_MUST_CHECK int spw__spec_environment(spw_spec *spec, uint32_t *named, char *(*get)(const char *name));
 
+/* Lays the parts that *fields sets over *spec, and adds their bits. SPW_EINVAL, and nothing changed, when one is out of
+ * bounds. */
+SPW_MUST_CHECK int spw__spec_fields(spw_spec *spec, uint32_t *named, const spw_spec *fields);
+
 /* Parses all of [s, s + len) as a size: decimal digits and at most one of K, M, G, T. SPW_ESPEC. */
 SPW_MUST_CHECK int spw__spec_size(const char *s, size_t len, uint64_t *out);
 

@@ -398,7 +398,7 @@ START_TEST(written_tables_read_back_as_they_were_made)
     struct eng_verify_input made[ENG_SIDES], kept[ENG_SIDES];
     struct eng_answer a, b;
     char lineitem[128], partsupp[128];
-    ck_assert_int_eq(tpch_init(&t, 0.002, &error), 0);
+    ck_assert_int_eq(tpch_init(&t, 0.01, &error), 0);
     ck_assert_int_eq(eng_write_tables(&t, folder, &go_on, &error), 0);
     (void)snprintf(lineitem, sizeof lineitem, "%s/lineitem", folder);
     (void)snprintf(partsupp, sizeof partsupp, "%s/partsupp", folder);

@@ -128,7 +128,8 @@ static void order_pairs(struct join *join)
     qsort_r(join->order, join->plan->fanout, sizeof *join->order, compare_sizes, join);
 }
 
-/* All threads' working memory is allocated while nothing else is mapped, when a hole of any size can be made. */
+/* All threads' working memory is taken before anything is loaded: what the tables would have had of it until then would
+ * have to go to disk for it, and more than that, since it is contiguous and they are not. */
 static int take_work(struct join *join, struct eng_error *error)
 {
     for (unsigned i = 0; i < join->plan->threads; i++) {
@@ -145,12 +146,12 @@ static int run_phases(struct join *join, struct eng_times *times, struct eng_err
     const struct eng_source *lineitem = join->tables[ENG_LINEITEM].source;
     uint64_t rows = (uint64_t)partsupp->rows + (uint64_t)lineitem->rows;
     double start = eng_now();
+    if (take_work(join, error) != 0)
+        return -1;
     if (eng_load(join->tables, &join->store, &join->crew, error) != 0)
         return -1;
     double loaded = eng_now();
     times->load_s = loaded - start;
-    if (take_work(join, error) != 0)
-        return -1;
     atomic_store(&join->next, 0);
     if (eng_crew_run(&join->crew, "partition", rows, partition_job, join, error) != 0)
         return -1;

@@ -13,6 +13,7 @@
 #define CHUNK_MIN      (16 * KIB)
 #define CHUNK_MAX      (1 * MIB)
 #define WORK_MAX       (64 * MIB)  /* a larger hash table only has more cache misses */
+#define WORK_MIN       (16 * CHUNK_MIN)
 #define TABLE_MAX      (16 * MIB)  /* what a partition's hash table is aimed at, memory permitting */
 #define FANOUT_MIN     8u          /* a chunk is at most an eighth of the working memory */
 #define FANOUT_MAX     1024u
@@ -139,6 +140,13 @@ static int fit_metadata(struct eng_plan *plan, const spw_spec *spec, const struc
                     "M' or larger memory budgets", buffers, buffers * META_BUFFER / MIB + 1);
 }
 
+/* A hash table of all build rows, but not above what pays: memory that is touched for nothing costs time too. */
+static uint64_t work_wanted(const struct eng_source *build)
+{
+    uint64_t rows = (uint64_t)build->rows;
+    return max_u64(min_u64(eng_hash_bytes(rows + rows / 5), WORK_MAX), WORK_MIN);
+}
+
 int eng_plan_make(struct eng_plan *plan, const spw_spec *spec, unsigned threads,
                   const struct eng_source sources[ENG_SIDES], struct eng_error *error)
 {
@@ -153,10 +161,10 @@ int eng_plan_make(struct eng_plan *plan, const spw_spec *spec, unsigned threads,
     if (choose_threads(plan, usable, threads, error) != 0)
         return -1;
     uint64_t share = usable / 2 / plan->threads;
-    plan->work_bytes = min_u64(min_u64(share / 8 * 5, WORK_MAX), limit) / 4096 * 4096;
-    if (plan->work_bytes < 16 * CHUNK_MIN)
+    plan->work_bytes = min_u64(min_u64(share / 8 * 5, work_wanted(&sources[ENG_PARTSUPP])), limit) / 4096 * 4096;
+    if (plan->work_bytes < WORK_MIN)
         return eng_fail(error, ENG_USAGE, "the largest pool of %s takes requests of %" PRIu64 " bytes at most; %" PRIu64
-                        " are wanted", spw_tier_name(SPW_PLACE_TIER(plan->work)), limit, 16 * CHUNK_MIN);
+                        " are wanted", spw_tier_name(SPW_PLACE_TIER(plan->work)), limit, WORK_MIN);
     eng_plan_scatter(plan, (uint64_t)sources[ENG_PARTSUPP].rows, FANOUT_MIN + 4 * (plan->threads - 1), &plan->fanout,
                      &plan->chunk_bytes);
     plan->chunk_bytes = (uint32_t)min_u64(plan->chunk_bytes, max_u64(piece, CHUNK_MIN));

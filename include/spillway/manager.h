@@ -14,6 +14,7 @@
 #include <spillway/error.h>
 #include <spillway/export.h>
 #include <spillway/place.h>
+#include <spillway/spec.h>
 
 SPW_BEGIN_DECLS
 
@@ -28,6 +29,9 @@ typedef void (*spw_log_fn)(void *arg, int level, const char *line);
 typedef struct spw_options {
     size_t struct_size;
     const char *spec;           /* configuration string (spec.h); NULL: $SPILLWAY_SPEC, else the defaults. Copied */
+    const spw_spec *fields;     /* parts that override the string's: start from spw_spec_init_empty and set pools, folders
+                                   (any path), sizes or choices; what is at its default there overrides nothing.
+                                   NULL: none. Read during the call only */
     int64_t default_timeout_ms; /* for SPW_TIMEOUT_DEFAULT; initialised to 60000 */
     spw_log_fn log;             /* NULL: warnings and errors go to stderr */
     void *log_arg;

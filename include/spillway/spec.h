@@ -65,6 +65,10 @@ typedef struct spw_spec {
  * ge.flowGraphMemMaxSize), every other field at its default. Never fails. Since 0.1. */
 SPW_API void spw_spec_init(spw_spec *spec);
 
+/* Gives a spec that names nothing: no pools, no folders, every field at its default. To set parts by hand, for
+ * spw_options.fields. Never fails. Since 0.1. */
+SPW_API void spw_spec_init_empty(spw_spec *spec);
+
 /* Parses a whole string. string NULL gives spw_spec_init's result; an empty string is an error. On error *spec is
  * untouched, the code is SPW_ESPEC, and spw_error_detail() has the byte offset and what was expected there.
  * Does not block, does not allocate. Since 0.1. */

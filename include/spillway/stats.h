@@ -59,9 +59,15 @@ typedef struct spw_stats {
     uint32_t io_is_direct;       /* 1: every spill folder takes O_DIRECT */
 } spw_stats;
 
+/* Initialiser of a spw_stats: everything 0 but struct_size. */
+#ifdef __cplusplus
+#  define SPW_STATS_INIT spw_stats{sizeof(spw_stats), {}, {}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#else
+#  define SPW_STATS_INIT (spw_stats){.struct_size = sizeof(spw_stats)}
+#endif
+
 /* Takes a snapshot. stats->struct_size must be set (SPW_STATS_INIT does it). SPW_EINVAL otherwise. Never blocks for
  * longer than it takes to copy the counters. Since 0.1. */
-#define SPW_STATS_INIT { sizeof(spw_stats), {{0}}, {{{0}}}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 SPW_API SPW_MUST_CHECK int spw_stats_snapshot(spw_manager *manager, spw_stats *stats);
 
 typedef enum spw_stats_format { SPW_STATS_TEXT = 0, SPW_STATS_JSON = 1 } spw_stats_format;

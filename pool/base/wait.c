@@ -25,17 +25,16 @@ void spw__waitset_finish(struct spw__waitset *set)
 
 bool spw__waitset_busy(struct spw__waitset *set, uint32_t channels)
 {
-    for (unsigned bit = 0; channels >> bit; bit++)
-        if (((channels >> bit) & 1) && atomic_load(&set->n_waiting[bit]) != 0)
+    for (; channels; channels &= channels - 1)
+        if (atomic_load(&set->n_waiting[__builtin_ctz(channels)]) != 0)
             return true;
     return false;
 }
 
 static void count_channels(struct spw__waitset *set, uint32_t channels, uint32_t delta)
 {
-    for (unsigned bit = 0; channels >> bit; bit++)
-        if ((channels >> bit) & 1)
-            (void)atomic_fetch_add(&set->n_waiting[bit], delta);
+    for (; channels; channels &= channels - 1)
+        (void)atomic_fetch_add(&set->n_waiting[__builtin_ctz(channels)], delta);
 }
 
 static void finish_locked(struct spw__waitset *set, struct spw__waiter *waiter, int result)

@@ -17,10 +17,10 @@ int spw_buffer_seal(spw_buffer *buffer)
     else if (payload->writers)
         rc = spw__fail(SPW_EMAPPED, "spw_buffer_seal: the buffer \"%s\" is mapped for writing; unmap it first",
                        buffer->tag);
-    payload->sealed = true;
+    else
+        payload->sealed = true;
     for (uint32_t i = 0; rc == SPW_OK && i < payload->n_pieces; i++)
         spw__piece_requeue_locked(&payload->pieces[i], false);
-    payload->sealed = rc == SPW_OK || rc == SPW_ESEALED;
     spw__mutex_unlock(&payload->lock);
     if (rc == SPW_OK)
         spw__pressure_kick(buffer->manager, SPW_TIER_HOST);
@@ -44,8 +44,8 @@ int spw_buffer_retain(spw_buffer *buffer)
 
 static bool is_pinned(struct spw__payload *payload)
 {
-    bool pinned = payload->writers != 0;
     spw__mutex_lock(&payload->lock);
+    bool pinned = payload->writers != 0; /* an empty buffer has no piece to pin */
     for (uint32_t i = 0; i < payload->n_pieces; i++)
         pinned |= payload->pieces[i].pins != 0;
     spw__mutex_unlock(&payload->lock);

@@ -86,6 +86,8 @@ int spw__settings_init(struct spw__settings *settings, const spw_options *option
     spw_spec_init(spec);
     settings->string = options->spec ? options->spec : secure_getenv("SPILLWAY_SPEC");
     int rc = settings->string ? spw__spec_parse(settings->string, spec, &named) : SPW_OK;
+    if (rc == SPW_OK && options->fields)
+        rc = spw__spec_fields(spec, &named, options->fields);
     if (rc == SPW_OK)
         rc = spw__spec_environment(spec, &named, secure_getenv);
     if (rc != SPW_OK)

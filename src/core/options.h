@@ -15,7 +15,7 @@ struct spw__settings {
     bool verify, own_thread;
 };
 
-/* Precedence: option, string, environment. SPW_ESPEC. */
+/* Precedence: option, string, environment. SPW_ESPEC, SPW_EINVAL. */
 int spw__settings_init(struct spw__settings *settings, const spw_options *options);
 
 /* Sizes that follow from the tiers, once it is known which exist (a device may be missing). */

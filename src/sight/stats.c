@@ -55,7 +55,7 @@ int spw_stats_snapshot(spw_manager *manager, spw_stats *stats)
     const int rc = spw__check_process(manager);
     if (rc != SPW_OK)
         return rc;
-    *stats = (spw_stats)SPW_STATS_INIT;
+    *stats = SPW_STATS_INIT;
     for (spw_tier tier = SPW_TIER_DEVICE; tier < SPW__MEMORY_TIERS; tier++)
         if (manager->tiers[tier].present)
             fill_memory_tier(manager, tier, &stats->tiers[tier]);

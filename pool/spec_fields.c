@@ -1,0 +1,101 @@
+/* Parts given as fields of a spw_spec instead of text: checked like parsed ones, and laid over them.
+ * Neighbours: spec.c (text), spec_keys.h. */
+#include <stdbool.h>
+#include <string.h>
+
+#include "pool/base/error.h"
+#include "pool/spec_keys.h"
+
+static int check_pools(const spw_spec *fields, unsigned tier)
+{
+    uint64_t total = 0;
+    if (fields->n_pools[tier] > SPW_SPEC_POOLS_MAX)
+        return spw__fail(SPW_EINVAL, "options.fields: %u pools in %s: at most %u", fields->n_pools[tier],
+                         spw_tier_name((spw_tier)tier), SPW_SPEC_POOLS_MAX);
+    for (uint32_t i = 0; i < fields->n_pools[tier]; i++) {
+        const spw_spec_pool *pool = &fields->pools[tier][i];
+        if (pool->size_bytes < 1024 || pool->limit_bytes > pool->size_bytes ||
+            (pool->limit_bytes != 0 && pool->limit_bytes < 1024))
+            return spw__fail(SPW_EINVAL, "options.fields: pool %u of %s: a pool has 1024 bytes or more, and a limit of 0 or "
+                                         "from 1024 to its size", i, spw_tier_name((spw_tier)tier));
+        if (__builtin_add_overflow(total, pool->size_bytes, &total))
+            return spw__fail(SPW_EINVAL, "options.fields: the pools of %s are 2^64 bytes or more together",
+                             spw_tier_name((spw_tier)tier));
+    }
+    return SPW_OK;
+}
+
+static int check_fields(const spw_spec *fields)
+{
+    int rc = SPW_OK;
+    if (fields->struct_size != sizeof *fields)
+        return spw__fail(SPW_EINVAL, "options.fields: struct_size is %zu, not %zu; use spw_spec_init_empty",
+                         fields->struct_size, sizeof *fields);
+    for (unsigned tier = 0; rc == SPW_OK && tier < 3; tier++)
+        rc = check_pools(fields, tier);
+    if (rc != SPW_OK)
+        return rc;
+    if (fields->n_folders > SPW_SPEC_FOLDERS_MAX)
+        return spw__fail(SPW_EINVAL, "options.fields: %u spill folders: at most %u", fields->n_folders,
+                         SPW_SPEC_FOLDERS_MAX);
+    for (uint32_t i = 0; i < fields->n_folders; i++)
+        if (!fields->folders[i].path || fields->folders[i].path_length == 0)
+            return spw__fail(SPW_EINVAL, "options.fields: spill folder %u has no path", i);
+    if ((unsigned)fields->driver > SPW_DRIVER_SIM || (unsigned)fields->io > SPW_IO_THREADS ||
+        (unsigned)fields->placement > SPW_PLACEMENT_ADDRESS || fields->threads > 1 || fields->verify > 1)
+        return spw__fail(SPW_EINVAL, "options.fields: driver, io, placement, threads or verify has no such value");
+    return SPW_OK;
+}
+
+/* True when the field behind key says something other than "default". */
+static bool is_set(const spw_spec *fields, const struct spw__spec_key *key)
+{
+    const char *field = (const char *)fields + key->field;
+    uint64_t bytes;
+    int32_t number;
+    switch (key->kind) {
+    case SPW__SPEC_KIND_POOLS: return fields->n_pools[key->field] != 0;
+    case SPW__SPEC_KIND_FOLDERS: return fields->n_folders != 0;
+    case SPW__SPEC_KIND_BYTES: memcpy(&bytes, field, sizeof bytes); return bytes != 0;
+    case SPW__SPEC_KIND_CHOICE: memcpy(&number, field, sizeof number); return number != 0;
+    case SPW__SPEC_KIND_NUMBER:
+        memcpy(&number, field, sizeof number);
+        /* threads and verify have -1 for "default"; device_id and io_threads have 0. */
+        return key->max == 1 ? number >= 0 : number != 0;
+    }
+    return false;
+}
+
+static void copy_part(spw_spec *spec, const spw_spec *fields, const struct spw__spec_key *key)
+{
+    switch (key->kind) {
+    case SPW__SPEC_KIND_POOLS:
+        memcpy(spec->pools[key->field], fields->pools[key->field], sizeof spec->pools[key->field]);
+        spec->n_pools[key->field] = fields->n_pools[key->field];
+        break;
+    case SPW__SPEC_KIND_FOLDERS:
+        memcpy(spec->folders, fields->folders, sizeof spec->folders);
+        spec->n_folders = fields->n_folders;
+        break;
+    case SPW__SPEC_KIND_BYTES:
+        memcpy((char *)spec + key->field, (const char *)fields + key->field, sizeof(uint64_t));
+        break;
+    case SPW__SPEC_KIND_NUMBER:
+    case SPW__SPEC_KIND_CHOICE:
+        memcpy((char *)spec + key->field, (const char *)fields + key->field, sizeof(uint32_t));
+        break;
+    }
+}
+
+int spw__spec_fields(spw_spec *spec, uint32_t *named, const spw_spec *fields)
+{
+    const int rc = check_fields(fields);
+    if (rc != SPW_OK)
+        return rc;
+    for (const struct spw__spec_key *key = spw__spec_keys; key < spw__spec_keys + SPW__SPEC_N_KEYS; key++)
+        if (is_set(fields, key)) {
+            copy_part(spec, fields, key);
+            *named |= SPW__SPEC_BIT(key->section);
+        }
+    return SPW_OK;
+}

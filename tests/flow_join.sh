@@ -1,0 +1,125 @@
+#!/bin/sh
+# bench_join from end to end: right answers at every budget down to the smallest, on tables that are hard to join, and
+# one clear line with the right exit status when something is wrong. Usage: flow_join.sh BENCH_JOIN
+set -u
+join=$1
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d "${TMPDIR:-/tmp}/flow_join.XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+spill=$work/spill
+mkdir "$spill"
+failures=0
+runs=0
+
+fail() {
+    echo "FAILED: $*" >&2
+    failures=$((failures + 1))
+}
+
+bytes() {
+    case $1 in
+    *K) echo $((${1%K} * 1024)) ;;
+    *M) echo $((${1%M} * 1048576)) ;;
+    *) echo "$1" ;;
+    esac
+}
+
+# right WANTED "DEVICE PINNED HOST" ARGUMENTS...: the run ends well, within its budgets, and leaves no file.
+right() {
+    wanted=$1
+    # shellcheck disable=SC2086 # three words
+    set -- $2 -- "$@"
+    device=$1 pinned=$2 host=$3
+    shift 6
+    runs=$((runs + 1))
+    if ! "$join" "$@" --device-limit "$device" --pinned-limit "$pinned" --host-limit "$host" --driver sim \
+        --disk "$spill" --json --verify >"$work/out" 2>"$work/err"; then
+        fail "$* with $device $pinned $host: $(cat "$work/err")"
+    elif ! python3 "$here/join_tables.py" check "$wanted" "$(bytes "$device") $(bytes "$pinned") $(bytes "$host")" \
+        <"$work/out" 2>"$work/err"; then
+        fail "$* with $device $pinned $host: $(tail -1 "$work/err")"
+    fi
+    [ -z "$(ls -A "$spill")" ] || fail "$*: $(ls -A "$spill") left in the spill folder"
+}
+
+# wrong STATUS TEXT ARGUMENTS...: the run ends with that status and one line on stderr that holds TEXT.
+wrong() {
+    status=$1 text=$2
+    shift 2
+    runs=$((runs + 1))
+    "$join" "$@" >"$work/out" 2>"$work/err"
+    got=$?
+    [ $got -eq "$status" ] || fail "$*: exit status $got instead of $status: $(cat "$work/err")"
+    [ "$(wc -l <"$work/err")" -eq 1 ] || fail "$*: not one line: $(cat "$work/err")"
+    grep -qF -e "$text" "$work/err" || fail "$*: '$text' is not in: $(cat "$work/err")"
+    [ ! -s "$work/out" ] || fail "$*: output in spite of the error"
+    [ -z "$(ls -A "$spill")" ] || fail "$*: $(ls -A "$spill") left in the spill folder"
+}
+
+# Generated tables. The smallest budgets of --help come first; the reference is a run that needs no disk.
+"$join" --scale-factor 0.05 --host-limit 256M --json --verify >"$work/out" 2>"$work/err" || fail "$(cat "$work/err")"
+wanted=$(sed 's/,"wall_s.*/}/' "$work/out")
+for budget in "0 0 2M" "0 0 4M" "0 2M 0" "1M 1M 1536K" "0 1M 8M" "2M 0 4M" "0 0 256M"; do
+    right "$wanted" "$budget" --scale-factor 0.05 --threads 1
+done
+for budget in "0 0 4M" "0 0 8M" "0 4M 0" "1M 1M 3M" "2M 2M 4M" "4M 0 4M" "64M 1M 4M"; do
+    for io in uring threads; do
+        right "$wanted" "$budget" --scale-factor 0.05 --threads 2 --io $io
+    done
+done
+right "$wanted" "0 0 16M" --scale-factor 0.05 --threads 5
+right "$wanted" "0 0 2M" --scale-factor 0.05
+
+# What is written is what was made.
+"$join" --scale-factor 0.05 --host-limit 64M --write "$work/kept" >/dev/null 2>"$work/err" || fail "$(cat "$work/err")"
+right "$wanted" "0 0 4M" --lineitem "$work/kept/lineitem" --partsupp "$work/kept/partsupp" --threads 2
+[ "$(ls -A "$work/kept")" = "$(printf 'lineitem\npartsupp')" ] || fail "--write left $(ls -A "$work/kept")"
+wrong 1 "exists already" --scale-factor 0.01 --host-limit 64M --write "$work/kept"
+
+# Tables that nobody expects, with an answer of another make.
+for kind in mixed wide hot same swapped disjoint empty empty_lineitem one; do
+    mkdir "$work/$kind"
+    wanted=$(python3 "$here/join_tables.py" make $kind "$work/$kind") || fail "cannot make $kind"
+    for budget in "0 0 2M" "1M 1M 2M" "0 0 64M"; do
+        right "$wanted" "$budget" --lineitem "$work/$kind/lineitem" --partsupp "$work/$kind/partsupp" --threads 1
+    done
+    right "$wanted" "0 0 4M" --lineitem "$work/$kind/lineitem" --partsupp "$work/$kind/partsupp" --threads 2 \
+        --io threads
+done
+
+# Errors.
+l=$work/mixed/lineitem p=$work/mixed/partsupp
+wrong 2 "no input" --host-limit 64M
+wrong 2 "--frobnicate" --scale-factor 1 --frobnicate
+wrong 2 "--threads 0" --scale-factor 1 --threads 0
+wrong 2 "--host-limit 12Q" --scale-factor 1 --host-limit 12Q
+wrong 2 "--disk $spill:12Q" --scale-factor 1 --disk "$spill:12Q"
+wrong 2 "too small" --scale-factor 0.01 --host-limit 2M --threads 2 --disk "$spill"
+wrong 2 "too small" --scale-factor 0.01 --host-limit 1M --disk "$spill"
+wrong 2 "smallest workable" --scale-factor 0.01 --host-limit 1000K --disk "$spill"
+wrong 2 "only a device tier" --scale-factor 0.01 --device-limit 64M --driver sim --disk "$spill"
+[ -e /dev/nvidiactl ] || wrong 2 "--driver sim" --scale-factor 0.01 --device-limit 64M --host-limit 64M
+wrong 1 "--disk DIR" --scale-factor 0.1 --host-limit 4M
+wrong 1 "$work/nowhere" --lineitem "$work/nowhere" --partsupp "$p" --host-limit 64M
+wrong 1 "$work/err" --scale-factor 0.05 --host-limit 4M --disk "$work/err"
+wrong 1 "quota" --scale-factor 0.1 --host-limit 4M --disk "$spill:1M"
+mv "$l/l_quantity" "$l/kept"
+wrong 1 "column l_quantity is missing" --lineitem "$l" --partsupp "$p" --host-limit 64M
+mv "$l/kept" "$l/l_quantity"
+last=$(find "$l/l_quantity" -name 'shard_*' -printf '%f\n' | sort | tail -1)
+cp "$l/l_quantity/$last" "$work/$last"
+truncate -s -1 "$l/l_quantity/$last"
+wrong 1 "$last' is truncated" --lineitem "$l" --partsupp "$p" --host-limit 64M
+mv "$work/$last" "$l/l_quantity/$last"
+if [ "$(id -u)" -ne 0 ]; then
+    chmod 0 "$p/ps_suppkey"
+    wrong 1 "$p/ps_suppkey" --lineitem "$l" --partsupp "$p" --host-limit 64M
+    chmod 700 "$p/ps_suppkey"
+    chmod 500 "$spill"
+    wrong 1 "$spill" --scale-factor 0.05 --host-limit 4M --disk "$spill"
+    chmod 700 "$spill"
+fi
+"$join" --help | grep -q "smallest budget" || fail "--help does not name the smallest budget"
+
+echo "$runs runs, $failures failed"
+[ $failures -eq 0 ]
