@@ -40,14 +40,30 @@ static void insertion_sort(struct eng_verify_row *rows, size_t n)
     }
 }
 
+/* The first digit in which not all rows agree, 16 when they are all equal. */
+static unsigned first_difference(const struct eng_verify_row *rows, size_t n)
+{
+    uint64_t key1 = 0, key2 = 0;
+    for (size_t i = 1; i < n; i++) {
+        key1 |= (uint64_t)(rows[i].key1 ^ rows[0].key1);
+        key2 |= (uint64_t)(rows[i].key2 ^ rows[0].key2);
+    }
+    if (key1 != 0)
+        return (unsigned)__builtin_clzll(key1) / 8;
+    return key2 != 0 ? 8 + (unsigned)__builtin_clzll(key2) / 8 : 16;
+}
+
 /* In-place radix sort, most significant digit first. */
-static void radix_sort(struct eng_verify_row *rows, size_t n, unsigned digit)
+static void radix_sort(struct eng_verify_row *rows, size_t n)
 {
     size_t begin[257], next[256];
     if (n <= SMALL) {
         insertion_sort(rows, n);
         return;
     }
+    unsigned digit = first_difference(rows, n);
+    if (digit == 16)
+        return;
     memset(begin, 0, sizeof begin);
     for (size_t i = 0; i < n; i++)
         begin[digit_of(&rows[i], digit) + 1]++;
@@ -68,10 +84,8 @@ static void radix_sort(struct eng_verify_row *rows, size_t n, unsigned digit)
             rows[next[d]++] = row;
         }
     }
-    for (unsigned d = 0; d < 256 && digit < 15; d++) {
-        if (begin[d + 1] - begin[d] > 1)
-            radix_sort(rows + begin[d], begin[d + 1] - begin[d], digit + 1);
-    }
+    for (unsigned d = 0; d < 256; d++)
+        radix_sort(rows + begin[d], begin[d + 1] - begin[d]);
 }
 
 struct run {
@@ -95,8 +109,8 @@ void eng_verify_merge(struct eng_verify_row *partsupp, size_t n_partsupp, struct
                       size_t n_lineitem, struct eng_answer *answer)
 {
     eng_u128 rows = 0, products = 0, availqty = 0, price = 0;
-    radix_sort(partsupp, n_partsupp, 0);
-    radix_sort(lineitem, n_lineitem, 0);
+    radix_sort(partsupp, n_partsupp);
+    radix_sort(lineitem, n_lineitem);
     for (size_t p = 0, l = 0; p < n_partsupp && l < n_lineitem;) {
         if (less(&partsupp[p], &lineitem[l])) {
             p++;

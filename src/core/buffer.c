@@ -42,14 +42,12 @@ int spw_buffer_retain(spw_buffer *buffer)
     return SPW_OK;
 }
 
-static bool is_pinned(struct spw__payload *payload)
+static bool is_mapped(struct spw__payload *payload)
 {
     spw__mutex_lock(&payload->lock);
-    bool pinned = payload->writers != 0; /* an empty buffer has no piece to pin */
-    for (uint32_t i = 0; i < payload->n_pieces; i++)
-        pinned |= payload->pieces[i].pins != 0;
+    const bool mapped = payload->views != 0;
     spw__mutex_unlock(&payload->lock);
-    return pinned;
+    return mapped;
 }
 
 int spw_buffer_release(spw_buffer *buffer)
@@ -65,7 +63,7 @@ int spw_buffer_release(spw_buffer *buffer)
     do {
         if (refs == 0)
             return spw__fail(SPW_EBADHANDLE, "spw_buffer_release: the buffer was released already");
-        if (refs == 1 && is_pinned(payload))
+        if (refs == 1 && is_mapped(payload))
             return spw__fail(SPW_EMAPPED, "spw_buffer_release: the buffer \"%s\" is still mapped; unmap it first",
                              buffer->tag);
     } while (!atomic_compare_exchange_weak(&buffer->refs, &refs, refs - 1));

@@ -234,14 +234,6 @@ static bool all_in_memory_locked(const struct spw__payload *payload)
     return true;
 }
 
-static bool any_pinned_locked(const struct spw__payload *payload)
-{
-    for (uint32_t i = 0; i < payload->n_pieces; i++)
-        if (payload->pieces[i].pins)
-            return true;
-    return false;
-}
-
 static int lost_locked(const struct spw__payload *payload)
 {
     for (uint32_t i = 0; i < payload->n_pieces; i++)
@@ -261,6 +253,7 @@ static void pin_locked(struct spw__payload *payload, bool write)
             spw__mover_cancel(piece->move);
         spw__piece_requeue_locked(piece, false);
     }
+    payload->views++;
     payload->writers += write;
 }
 
@@ -295,7 +288,7 @@ static int look_locked(struct spw__payload *payload, spw_place place, uint32_t f
         pin_locked(payload, (flags & SPW_MAP_WRITE) != 0);
         return SPW_OK;
     }
-    if (any_pinned_locked(payload))
+    if (payload->views)
         return spw__fail(SPW_EMAPPED, "the buffer is mapped in %s at this moment; unmap it there first",
                          spw_tier_name(*tier));
     if ((flags & SPW_MAP_NOMOVE) && !here)
@@ -345,12 +338,17 @@ int spw__payload_unmap(struct spw__payload *payload, bool write, void *stream)
 {
     int rc = SPW_OK;
     spw__mutex_lock(&payload->lock);
+    if (payload->views == 0) { /* a copy of a view that was closed */
+        spw__mutex_unlock(&payload->lock);
+        return spw__fail(SPW_EBADHANDLE, "spw_unmap: no view is open on this buffer");
+    }
     if (stream && payload->n_pieces && payload->pieces[0].mem.tier == SPW_TIER_DEVICE)
         rc = spw__payload_note_use_locked(payload, stream);
     for (uint32_t i = 0; i < payload->n_pieces; i++) {
         payload->pieces[i].pins--;
         spw__piece_requeue_locked(&payload->pieces[i], false);
     }
+    payload->views--;
     payload->writers -= write;
     spw__mutex_unlock(&payload->lock);
     spw__waitset_signal_object(&payload->manager->waits, payload);

@@ -55,6 +55,7 @@ struct spw__payload {
     uint64_t identity;
     uint64_t size;
     _Atomic uint32_t refs; /* atomic */
+    uint32_t views;        /* open, of any kind: an empty buffer has no piece to pin */
     uint32_t writers;      /* open views with WRITE */
     uint32_t n_pieces;
     bool sealed;
