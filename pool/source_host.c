@@ -2,13 +2,23 @@
 #include "pool/source_host.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "pool/base/error.h"
 #include "pool/base/fault.h"
 
 #define HUGE_PAGE (UINT64_C(2) << 20)
+#define PARALLEL_MIN_BYTES (UINT64_C(64) << 20) /* below, starting threads costs more than it saves */
+#define POPULATE_STEP_BYTES (UINT64_C(16) << 20)
+enum { POPULATE_THREADS_MAX = 8 };
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
 
 static uint64_t mapped_bytes(uint64_t bytes)
 {
@@ -50,4 +60,72 @@ void spw__host_unmap(void *base, uint64_t bytes)
 {
     if (base)
         (void)munmap(base, mapped_bytes(bytes));
+}
+
+/* Work that several threads take from: the next part to touch. */
+struct populate {
+    char *begin;
+    uint64_t bytes;
+    _Atomic uint64_t next;  /* atomic */
+    _Atomic int os_errno;   /* atomic: first failure */
+};
+
+static void *populate_parts(void *arg)
+{
+    struct populate *work = arg;
+    for (;;) {
+        const uint64_t at = atomic_fetch_add(&work->next, POPULATE_STEP_BYTES);
+        if (at >= work->bytes || atomic_load(&work->os_errno))
+            return NULL;
+        const uint64_t left = work->bytes - at;
+        int error = spw__fault(SPW__FAULT_HOST_POPULATE);
+        if (error == 0 && madvise(work->begin + at, left < POPULATE_STEP_BYTES ? left : POPULATE_STEP_BYTES,
+                                  MADV_POPULATE_WRITE) != 0)
+            error = errno;
+        /* A kernel that does not know the advice gives the memory at first use instead. */
+        if (error && error != EINVAL && error != EINTR)
+            atomic_store(&work->os_errno, error);
+    }
+}
+
+int spw__host_populate(void *begin, uint64_t bytes)
+{
+    struct populate work = {.begin = begin, .bytes = bytes};
+    pthread_t threads[POPULATE_THREADS_MAX];
+    long helpers = bytes < PARALLEL_MIN_BYTES ? 0 : sysconf(_SC_NPROCESSORS_ONLN) - 1;
+    long started = 0;
+    helpers = helpers > POPULATE_THREADS_MAX ? POPULATE_THREADS_MAX : helpers;
+    while (started < helpers && pthread_create(&threads[started], NULL, populate_parts, &work) == 0)
+        started++;
+    (void)populate_parts(&work);
+    while (started > 0)
+        (void)pthread_join(threads[--started], NULL);
+    const int os_errno = atomic_load(&work.os_errno);
+    if (os_errno == 0)
+        return SPW_OK;
+    return spw__fail_info(&(spw_error_info){.os_errno = os_errno, .requested_bytes = bytes}, SPW_ENOMEM,
+                          "the system has no memory for %llu bytes of a host pool: %s; lower host= or pinned=",
+                          (unsigned long long)bytes, strerror(os_errno));
+}
+
+bool spw__host_lock(void *begin, uint64_t bytes, const struct spw__log *log)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    if (mlock(begin, bytes) == 0)
+        return true;
+    const int os_errno = errno;
+    if (!atomic_flag_test_and_set(&said))
+        spw__logf(log, SPW__LOG_INFO, "pinned_host memory is not locked (%s): it may be swapped out; raise the limit "
+                                      "(ulimit -l) to lock it", strerror(os_errno));
+    return false;
+}
+
+uint64_t spw__host_discard(void *begin, uint64_t bytes)
+{
+    const uint64_t from = ((uintptr_t)begin + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    const uint64_t to = ((uintptr_t)begin + bytes) / HUGE_PAGE * HUGE_PAGE;
+    if (to <= from)
+        return 0;
+    (void)munlock((void *)(uintptr_t)from, to - from);
+    return madvise((void *)(uintptr_t)from, to - from, MADV_DONTNEED) == 0 ? to - from : 0;
 }

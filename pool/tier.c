@@ -5,22 +5,42 @@
 #include "pool/base/error.h"
 #include "pool/source_host.h"
 
+/* Host pools grow by little at first, so that small jobs take little, then by much. */
+#define HUGE_PAGE_BYTES (UINT64_C(2) << 20)
+#define GROW_FIRST_BYTES (UINT64_C(32) << 20)
+#define GROW_LAST_BYTES (UINT64_C(256) << 20)
+
 static uint64_t round_up(uint64_t value, uint64_t unit)
 {
     return (value + unit - 1) / unit * unit;
 }
 
+static void *host_address(const struct spw__pool *pool, uint64_t offset)
+{
+    return (void *)(uintptr_t)(pool->base + offset);
+}
+
+/* Maps the pool's address space. What a driver must know as one region gets its memory now and whole: device memory, and
+ * pinned memory to be registered (a copy may not cross from one registration into another). */
 static int map_pool(struct spw__tier *tier, struct spw__pool *pool)
 {
     void *base = NULL;
+    const bool registers = tier->tier == SPW_TIER_PINNED_HOST && tier->device;
     if (tier->tier == SPW_TIER_DEVICE)
         return spw__device_alloc(tier->device, pool->size, &pool->base);
-    const int rc = spw__host_map(pool->size, &base);
+    int rc = spw__host_map(pool->size, &base);
     pool->base = (uint64_t)(uintptr_t)base;
-    /* Pinned memory is our own mapping, registered: a driver that refuses copies more slowly, and that is all. */
-    if (rc == SPW_OK && tier->tier == SPW_TIER_PINNED_HOST && tier->device)
+    if (rc == SPW_OK && registers)
+        rc = spw__host_populate(base, pool->size);
+    if (rc == SPW_OK && registers) /* a driver that refuses copies more slowly, and that is all */
         (void)spw__device_host_register(tier->device, base, pool->size);
+    pool->step = GROW_FIRST_BYTES;
     return rc;
+}
+
+static bool grows(const struct spw__tier *tier)
+{
+    return tier->tier != SPW_TIER_DEVICE && !(tier->tier == SPW_TIER_PINNED_HOST && tier->device);
 }
 
 static void unmap_pool(struct spw__tier *tier, struct spw__pool *pool)
@@ -32,8 +52,46 @@ static void unmap_pool(struct spw__tier *tier, struct spw__pool *pool)
         return;
     }
     if (tier->tier == SPW_TIER_PINNED_HOST && tier->device)
-        spw__device_host_unregister(tier->device, (void *)(uintptr_t)pool->base);
-    spw__host_unmap((void *)(uintptr_t)pool->base, pool->size);
+        spw__device_host_unregister(tier->device, host_address(pool, 0));
+    spw__host_unmap(host_address(pool, 0), pool->size);
+}
+
+/* Gives [begin, end) of a host pool memory. */
+static int populate(struct spw__tier *tier, struct spw__pool *pool, uint64_t begin, uint64_t end)
+{
+    const int rc = spw__host_populate(host_address(pool, begin), end - begin);
+    if (rc == SPW_OK && tier->tier == SPW_TIER_PINNED_HOST)
+        (void)spw__host_lock(host_address(pool, begin), end - begin, tier->log);
+    return rc;
+}
+
+/* Lets the pool grow so that charge bytes fit at its end; the lock is released meanwhile. SPW_OK: look again. */
+static int grow_locked(struct spw__tier *tier, struct spw__pool *pool, uint64_t charge)
+{
+    const uint64_t begin = pool->grown;
+    const uint64_t need = spw__range_tail(pool->range) + charge;
+    uint64_t end = begin + pool->step;
+    end = round_up(end > need ? end : need, HUGE_PAGE_BYTES);
+    end = end < pool->size ? end : pool->size;
+    pool->growing = true;
+    spw__mutex_unlock(&pool->lock);
+    int rc = populate(tier, pool, begin, end);
+    spw__mutex_lock(&pool->lock);
+    if (rc == SPW_OK)
+        rc = spw__range_grow(pool->range, end);
+    if (rc == SPW_OK) {
+        pool->grown = end;
+        pool->step = pool->step < GROW_LAST_BYTES ? pool->step * 2 : pool->step;
+    }
+    pool->growing = false;
+    spw__cond_broadcast(&pool->grown_cond);
+    return rc;
+}
+
+/* True when charge bytes fit between the last allocation and the pool's end, but not in what is grown. */
+static bool can_grow_locked(const struct spw__pool *pool, uint64_t charge)
+{
+    return pool->grown < pool->size && charge <= pool->size - spw__range_tail(pool->range);
 }
 
 /* Orders route by limit, keeping the written order among equals: insertion, since there are at most 128 pools. */
@@ -55,7 +113,7 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 int spw__tier_init(struct spw__tier *tier, const struct spw__tier_config *config)
 {
     int rc = SPW_OK;
-    *tier = (struct spw__tier){.tier = config->tier, .device = config->device, .meta = config->meta,
+    *tier = (struct spw__tier){.tier = config->tier, .device = config->device, .log = config->log, .meta = config->meta,
                                .waits = config->waits, .counters = config->counters,
                                .first_counter = config->first_counter,
                                .granularity = config->tier == SPW_TIER_DEVICE ? 256 : 64};
@@ -71,7 +129,9 @@ int spw__tier_init(struct spw__tier *tier, const struct spw__tier_config *config
         spw__mutex_init(&pool->lock, SPW__RANK_POOL);
         pool->limit = config->pools[i].limit_bytes ? config->pools[i].limit_bytes : UINT64_MAX;
         pool->size = config->pools[i].size_bytes / tier->granularity * tier->granularity;
-        rc = spw__range_create(pool->size, tier->granularity, config->address_ordered, tier->meta, &pool->range);
+        spw__cond_init(&pool->grown_cond);
+        pool->grown = grows(tier) ? 0 : pool->size;
+        rc = spw__range_create(pool->grown, tier->granularity, config->address_ordered, tier->meta, &pool->range);
         if (rc == SPW_OK)
             rc = map_pool(tier, pool);
         tier->size += pool->size;
@@ -96,6 +156,7 @@ void spw__tier_finish(struct spw__tier *tier)
             break;
         unmap_pool(tier, pool);
         spw__range_destroy(pool->range);
+        spw__cond_finish(&pool->grown_cond);
         spw__mutex_finish(&pool->lock);
     }
     spw__meta_free(tier->meta, tier->pools, tier->n_pools * sizeof *tier->pools);
@@ -126,13 +187,21 @@ static void count(struct spw__tier *tier, enum spw__tier_counter which, uint64_t
     spw__count(tier->counters, tier->first_counter + which, amount);
 }
 
-static int pool_alloc(struct spw__tier *tier, uint32_t index, uint64_t charge, struct spw__block *out)
+static int pool_alloc(struct spw__tier *tier, uint32_t index, uint64_t charge, bool may_grow, struct spw__block *out)
 {
     struct spw__pool *pool = &tier->pools[index];
     uint64_t offset = 0;
     const uint64_t align = charge >= SPW__DIRECT_MIN_BYTES ? SPW__IO_BLOCK : 0;
+    int rc;
     spw__mutex_lock(&pool->lock);
-    const int rc = spw__range_alloc(pool->range, charge, align, &out->node, &offset);
+    while ((rc = spw__range_alloc(pool->range, charge, align, &out->node, &offset)) != SPW_OK) {
+        if (!may_grow || rc == SPW_ENOMETA || !can_grow_locked(pool, charge))
+            break;
+        if (pool->growing)
+            (void)spw__cond_wait(&pool->grown_cond, &pool->lock, -1);
+        else if (grow_locked(tier, pool, charge) != SPW_OK)
+            break;
+    }
     spw__mutex_unlock(&pool->lock);
     if (rc == SPW_OK) {
         out->address = pool->base + offset;
@@ -141,7 +210,7 @@ static int pool_alloc(struct spw__tier *tier, uint32_t index, uint64_t charge, s
     return rc;
 }
 
-int spw__tier_alloc(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, struct spw__block *out)
+static int alloc(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, bool may_grow, struct spw__block *out)
 {
     const uint64_t charge = spw__tier_charge(tier, bytes);
     const uint32_t first = tier->present ? spw__tier_first_route(tier, bytes) : 0;
@@ -157,7 +226,7 @@ int spw__tier_alloc(struct spw__tier *tier, struct spw__group *group, uint64_t b
     for (uint32_t at = first; at < tier->n_pools && rc != SPW_OK && rc != SPW_ENOMETA; at++) {
         if (tier->pools[tier->route[at]].size < charge)
             continue;
-        const int tried = pool_alloc(tier, tier->route[at], charge, out);
+        const int tried = pool_alloc(tier, tier->route[at], charge, may_grow, out);
         /* "Fragmented" is the better news of two pools: there, moving something would help. */
         rc = rc == SPW_EFRAG && tried == SPW_ENOMEM ? rc : tried;
         if (rc == SPW_OK && at > first)
@@ -175,6 +244,28 @@ int spw__tier_alloc(struct spw__tier *tier, struct spw__group *group, uint64_t b
     count(tier, SPW__TIER_ALLOCS, 1);
     count(tier, SPW__TIER_ALLOC_BYTES, charge);
     return SPW_OK;
+}
+
+int spw__tier_alloc(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, struct spw__block *out)
+{
+    return alloc(tier, group, bytes, true, out);
+}
+
+int spw__tier_try(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, struct spw__block *out)
+{
+    return alloc(tier, group, bytes, false, out);
+}
+
+void spw__tier_grow_for(struct spw__tier *tier, uint64_t bytes)
+{
+    const uint64_t charge = spw__tier_charge(tier, bytes);
+    for (uint32_t at = spw__tier_first_route(tier, bytes); at < tier->n_pools; at++) {
+        struct spw__pool *pool = &tier->pools[tier->route[at]];
+        spw__mutex_lock(&pool->lock);
+        if (!pool->growing && can_grow_locked(pool, charge) && charge > pool->grown - spw__range_tail(pool->range))
+            (void)grow_locked(tier, pool, charge);
+        spw__mutex_unlock(&pool->lock);
+    }
 }
 
 void spw__tier_free(struct spw__tier *tier, struct spw__block *block)
@@ -209,10 +300,13 @@ uint64_t spw__tier_largest_free(struct spw__tier *tier)
 {
     uint64_t largest = 0;
     for (uint32_t i = 0; i < tier->n_pools; i++) {
-        spw__mutex_lock(&tier->pools[i].lock);
-        const uint64_t hole = spw__range_largest_free(tier->pools[i].range);
-        spw__mutex_unlock(&tier->pools[i].lock);
+        struct spw__pool *pool = &tier->pools[i];
+        spw__mutex_lock(&pool->lock);
+        const uint64_t hole = spw__range_largest_free(pool->range);
+        const uint64_t tail = pool->size - spw__range_tail(pool->range);
+        spw__mutex_unlock(&pool->lock);
         largest = hole > largest ? hole : largest;
+        largest = tail > largest ? tail : largest;
     }
     return largest;
 }
@@ -220,7 +314,7 @@ uint64_t spw__tier_largest_free(struct spw__tier *tier)
 uint64_t spw__pool_free(struct spw__pool *pool)
 {
     spw__mutex_lock(&pool->lock);
-    const uint64_t bytes = spw__range_total_free(pool->range);
+    const uint64_t bytes = spw__range_total_free(pool->range) + pool->size - pool->grown;
     spw__mutex_unlock(&pool->lock);
     return bytes;
 }

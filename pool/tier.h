@@ -32,9 +32,19 @@ struct spw__block {
     uint16_t tier;
 };
 
+/* A pool's range covers what has been given memory; it grows to the pool's size when nothing in it fits any more:
+ *
+ *     still --no hole, and the rest would help--> growing (no lock held) --populated--> still, larger
+ *                                                                        --the system refuses--> still, as before
+ *
+ * So no new memory is touched while old memory is free. Device pools are grown from the start. */
 struct spw__pool {
     struct spw__mutex lock;
+    struct spw__cond grown_cond;
     struct spw__range *range; /* guarded by lock */
+    uint64_t grown;           /* guarded by lock: size of the range */
+    uint64_t step;            /* guarded by lock: next growth */
+    bool growing;             /* guarded by lock: one thread at a time */
     uint64_t base;
     uint64_t size;
     uint64_t limit; /* UINT64_MAX: unlimited */
@@ -50,6 +60,7 @@ struct spw__tier {
     uint64_t largest_request; /* what the largest eligible pool could hold when empty */
     uint32_t granularity;
     struct spw__device *device; /* device tier only; not owned */
+    const struct spw__log *log;
     struct spw__meta *meta;
     struct spw__waitset *waits;
     struct spw__counters *counters;
@@ -77,6 +88,7 @@ struct spw__tier_config {
     uint32_t n_pools;
     bool address_ordered;
     struct spw__device *device;
+    const struct spw__log *log;
     struct spw__meta *meta;
     struct spw__waitset *waits;
     struct spw__counters *counters;
@@ -91,11 +103,18 @@ void spw__tier_finish(struct spw__tier *tier);
 /* Bytes that a request of bytes will be charged. */
 uint64_t spw__tier_charge(const struct spw__tier *tier, uint64_t bytes);
 
-/* One try. SPW_ENOMEM: no room in the budget or the pools; SPW_EFRAG: room, but no hole; SPW_ETOOBIG: no pool can ever
+/* One try; may let a pool grow, so not under a lock: see spw__tier_try. SPW_ENOMEM: no room in the budget or the pools; SPW_EFRAG: room, but no hole; SPW_ETOOBIG: no pool can ever
  * hold it, or it exceeds the whole budget; SPW_ENOMETA. Leaves the thread's error detail alone: callers try several
  * tiers and describe the failure themselves. A try that failed held its bytes in the ledger for a moment, in which an
  * older waiter's attempt may have been refused: outside an attempt, a failure is followed by spw__waitset_signal. */
 int spw__tier_alloc(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, struct spw__block *out);
+
+/* The same within the memory that the pools have already: for attempts, which run under the wait lock. */
+int spw__tier_try(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, struct spw__block *out);
+
+/* Gives memory to the pools that a request of bytes may use, so that a later try by a waiter's attempt, which may not
+ * block, finds it. May block on the system; never under a lock. Best effort. */
+void spw__tier_grow_for(struct spw__tier *tier, uint64_t bytes);
 
 /* Gives a block back to its pool and its group, then signals those who wait for the tier. */
 void spw__tier_free(struct spw__tier *tier, struct spw__block *block);
@@ -106,6 +125,7 @@ int spw__tier_split(struct spw__tier *tier, struct spw__block *block, uint64_t b
 /* The first pool of the route for a request of bytes, as an index into route; n_pools when none can hold it. */
 uint32_t spw__tier_first_route(const struct spw__tier *tier, uint64_t bytes);
 
+/* Both count what a pool can still grow by. */
 uint64_t spw__tier_largest_free(struct spw__tier *tier);
 uint64_t spw__pool_free(struct spw__pool *pool);
 

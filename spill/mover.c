@@ -59,12 +59,13 @@ static void count_edge(struct spw__mover *mover, const struct spw__move *move)
 static void describe(const struct spw__mover *mover, const struct spw__move *move, int status)
 {
     const bool writes = move->to.tier == SPW_TIER_DISK;
+    const bool disk = status != SPW_EDEVICE;
     const struct spw__extent *extent = writes ? &move->to.extent : &move->from.extent;
-    const spw_error_info info = {.place = writes || move->from.tier == SPW_TIER_DISK ? SPW_DISK : SPW_DEVICE,
+    const spw_error_info info = {.place = disk ? SPW_DISK : SPW_DEVICE,
                                  .requested_bytes = move->bytes,
                                  .os_errno = move->os_errno,
-                                 .offset_bytes = extent->offset + move->failed_offset};
-    const char *folder = info.place == SPW_DISK ? spw__store_path(mover->config.store, extent->folder) : "";
+                                 .offset_bytes = disk ? extent->offset + move->failed_offset : 0};
+    const char *folder = disk ? spw__store_path(mover->config.store, extent->folder) : "";
     if (status == SPW_ECORRUPT)
         (void)spw__fail_info(&info, status, "spill folder %s, offset %llu: expected sum %016llx, found %016llx%s%s", folder,
                              (unsigned long long)info.offset_bytes, (unsigned long long)move->sum,
@@ -91,6 +92,8 @@ static void finish(struct spw__mover *mover, struct spw__move *move)
         count_edge(mover, move);
     } else if (status != SPW_OK) {
         describe(mover, move, status);
+        if (move->to.tier == SPW_TIER_DISK && move->to.extent.bytes)
+            spw__store_free(mover->config.store, &move->to.extent);
     }
     move->done(move, status);
 }
@@ -109,7 +112,8 @@ static int find_extent(struct spw__mover *mover, struct spw__move *move)
 static int start(struct spw__mover *mover, struct spw__move *move)
 {
     if (atomic_load(&move->cancel))
-        return SPW_ECANCELED;
+        return spw__fail(SPW_ECANCELED, "a move of %llu bytes was called off before it started",
+                         (unsigned long long)move->bytes);
     /* Only a copy that begins on the device can be ordered there; everything else waits here. */
     if (move->use && (move->bytes == 0 || move->from.tier != SPW_TIER_DEVICE)) {
         const int rc = spw__device_event_query(mover->config.device, move->use->event);

@@ -44,7 +44,8 @@ struct spw__end {
     spw_tier tier;
     uint64_t address;          /* memory tiers */
     uint64_t capacity;         /* memory tiers: bytes that belong to this end, >= the move's */
-    struct spw__extent extent; /* disk: the source's, or found by the mover for a destination */
+    /* disk: the source's, or found by the mover for a destination, and given back by it when the move fails. */
+    struct spw__extent extent;
 };
 
 struct spw__move {

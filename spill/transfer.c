@@ -94,9 +94,14 @@ static void fail_unit(struct spw__unit *unit, int status, int os_errno, const ch
     finish_unit(unit);
 }
 
+/* A copy that was enqueued but cannot be waited for may still run: let it, before its memory is used again. */
 static void fail_device(struct spw__unit *unit)
 {
-    fail_unit(unit, SPW_EDEVICE, 0, spw_error_detail()->message);
+    const struct spw__mover *mover = unit->mover;
+    spw__move_fail(unit->move, SPW_EDEVICE, 0, unit->offset, spw_error_detail()->message);
+    (void)spw__device_synchronize(mover->config.device, mover->to_device);
+    (void)spw__device_synchronize(mover->config.device, mover->from_device);
+    finish_unit(unit);
 }
 
 static uint64_t sum_of(const struct spw__unit *unit, const void *data)
@@ -147,13 +152,10 @@ static void start_device_copy(struct spw__unit *unit, enum spw__phase phase, boo
         rc = spw__device_copy_from(device, stream, memory, from, unit->bytes);
     if (rc == SPW_OK)
         rc = spw__device_event_record(device, stream, &event);
-    if (rc != SPW_OK) {
-        /* A copy that was enqueued but cannot be waited for may still run: let it, before its memory is used again. */
-        (void)spw__device_synchronize(device, stream);
+    if (rc == SPW_OK)
+        set_phase(unit, phase, event);
+    else
         fail_device(unit);
-        return;
-    }
-    set_phase(unit, phase, event);
 }
 
 static void after_read(struct spw__unit *unit)
@@ -260,12 +262,14 @@ bool spw__transfer_launch(struct spw__mover *mover, struct spw__move *move)
     if (staged && slot < 0)
         return false;
     const uint64_t left = move->bytes - move->issued_bytes;
-    /* Copies with a device go whole: one event a piece. Everything else is cut, so that several are in flight. */
+    /* Copies with a device go whole: one event a piece (a unit's bytes are 32 bits, and a piece may be larger).
+     * Everything else is cut, so that several are in flight. */
     const bool whole = !writes && !reads && !(on_cpu(&move->from) && on_cpu(&move->to));
+    const uint64_t most = whole ? UINT64_C(1) << 30 : mover->segment_bytes;
     unit->mover = mover;
     unit->move = move;
     unit->offset = move->issued_bytes;
-    unit->bytes = (uint32_t)(whole || left < mover->segment_bytes ? left : mover->segment_bytes);
+    unit->bytes = (uint32_t)(left < most ? left : most);
     unit->slot = slot;
     set_phase(unit, SPW__PHASE_COPY_IN, NULL);
     mover->n_busy++;

@@ -19,6 +19,17 @@ static void append_locked(struct spw__victim_list *list, struct spw__item *item)
     list->last = item;
 }
 
+static void prepend_locked(struct spw__victim_list *list, struct spw__item *item)
+{
+    item->prev = NULL;
+    item->next = list->first;
+    if (list->first)
+        list->first->prev = item;
+    else
+        list->last = item;
+    list->first = item;
+}
+
 static void unlink_locked(struct spw__victims *victims, struct spw__item *item)
 {
     struct spw__victim_list *list = list_of(victims, item->state);
@@ -55,6 +66,16 @@ void spw__victims_add(struct spw__victims *victims, struct spw__item *item, enum
     spw__mutex_unlock(&victims->lock);
 }
 
+void spw__victims_put_back(struct spw__victims *victims, struct spw__item *item)
+{
+    spw__mutex_lock(&victims->lock);
+    if (item->state != SPW__ITEM_OUT)
+        unlink_locked(victims, item);
+    item->state = SPW__ITEM_DIRTY;
+    prepend_locked(list_of(victims, SPW__ITEM_DIRTY), item);
+    spw__mutex_unlock(&victims->lock);
+}
+
 void spw__victims_remove(struct spw__victims *victims, struct spw__item *item)
 {
     spw__mutex_lock(&victims->lock);
@@ -83,11 +104,11 @@ void spw__victims_forgive(struct spw__victims *victims)
 {
     spw__mutex_lock(&victims->lock);
     struct spw__victim_list *failed = list_of(victims, SPW__ITEM_FAILED);
-    while (failed->first) {
-        struct spw__item *item = failed->first;
+    while (failed->last) {
+        struct spw__item *item = failed->last;
         unlink_locked(victims, item);
         item->state = SPW__ITEM_DIRTY;
-        append_locked(list_of(victims, SPW__ITEM_DIRTY), item);
+        prepend_locked(list_of(victims, SPW__ITEM_DIRTY), item);
     }
     spw__mutex_unlock(&victims->lock);
 }

@@ -29,6 +29,9 @@ void spw__victims_finish(struct spw__victims *victims);
 /* Puts an item that is OUT at the warm end of the list that state names. */
 void spw__victims_add(struct spw__victims *victims, struct spw__item *item, enum spw__item_state state);
 
+/* Puts an item that was popped in vain back where it was: at the cold end of the dirty ones. */
+void spw__victims_put_back(struct spw__victims *victims, struct spw__item *item);
+
 /* Takes the item out, if it is in. */
 void spw__victims_remove(struct spw__victims *victims, struct spw__item *item);
 
@@ -37,7 +40,7 @@ void spw__victims_remove(struct spw__victims *victims, struct spw__item *item);
  * about to be freed and is taken out as well. NULL: nothing left to take. */
 struct spw__item *spw__victims_pop(struct spw__victims *victims, bool clean_only, bool (*claim)(struct spw__item *item));
 
-/* The round is over: items that failed become candidates again. */
+/* The round is over: items that failed become candidates again, the coldest as before. */
 void spw__victims_forgive(struct spw__victims *victims);
 
 bool spw__victims_any(struct spw__victims *victims);

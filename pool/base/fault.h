@@ -11,6 +11,7 @@
 #define SPW__FAULT_LIST(X)                                                                                             \
     X(META_ALLOC)   /* metadata memory */                                                                              \
     X(HOST_MAP)     /* mmap of a host slab */                                                                          \
+    X(HOST_POPULATE) /* giving a part of a host slab memory */                                                         \
     X(DEVICE_OPEN)  /* opening the driver */                                                                           \
     X(DEVICE_ALLOC) /* device memory */                                                                                \
     X(DEVICE_COPY)  /* enqueueing a device copy */                                                                     \

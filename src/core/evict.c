@@ -42,7 +42,7 @@ static bool find_lower_locked(struct spw__piece *piece, struct spw__block *out)
         struct spw__tier *lower = spw__tier_of(manager, tier);
         if (!lower->present)
             continue;
-        if (spw__tier_alloc(lower, piece->payload->group, spw__piece_bytes(piece), out) == SPW_OK)
+        if (spw__tier_try(lower, piece->payload->group, spw__piece_bytes(piece), out) == SPW_OK)
             return true;
         spw__waitset_signal(&manager->waits, SPW__CHANNEL(tier));
     }
@@ -99,40 +99,49 @@ static void evict_done(struct spw__move *move, int status)
     spw__pressure_kick(manager, SPW_TIER_HOST);
 }
 
-enum spw__evict_result spw__evict_start(struct spw__piece *piece)
+/* Sends the piece down: to the block found for it, or to disk. */
+static void describe_move_locked(struct spw__piece *piece, struct spw__move *move)
 {
     struct spw__payload *payload = piece->payload;
+    move->bytes = spw__piece_bytes(piece);
+    move->identity = payload->identity + piece->index;
+    move->to = (struct spw__end){.tier = SPW_TIER_DISK};
+    if (spw__block_is(&piece->to))
+        move->to = (struct spw__end){.tier = (spw_tier)piece->to.tier, .address = piece->to.address,
+                                     .capacity = piece->to.bytes};
+    move->use = spw__use_ref(payload->last_use);
+    move->done = evict_done;
+    move->arg = piece;
+    spw__piece_source_locked(piece, &move->from);
+    piece->state = SPW__PIECE_SPILLING;
+    piece->move = move;
+    (void)atomic_fetch_add(&victims_of(payload->manager, &piece->mem)->leaving_bytes, piece->mem.bytes);
+}
+
+enum spw__evict_result spw__evict_start(const struct spw__victim *victim)
+{
+    struct spw__piece *piece = piece_of(victim->item);
+    struct spw__payload *payload = piece->payload;
     struct spw_manager *manager = payload->manager;
-    struct spw__move *move = NULL;
+    struct spw__move *move = spw__move_take(manager);
     enum spw__evict_result result = SPW__EVICT_STARTED;
+    for (spw_tier tier = SPW_TIER_PINNED_HOST; tier < SPW__MEMORY_TIERS; tier++)
+        spw__tier_grow_for(spw__tier_of(manager, tier), spw__piece_bytes(piece));
     spw__mutex_lock(&payload->lock);
     if (!evictable_locked(piece)) {
         result = SPW__EVICT_SKIPPED;
     } else if (piece->disk.bytes) {
         drop_locked(piece);
-    } else if (!(move = spw__move_take(manager))) {
+    } else if (!move || (!find_lower_locked(piece, &piece->to) && !manager->store)) {
         result = SPW__EVICT_BUSY;
-        spw__piece_requeue_locked(piece, false);
-    } else if (!find_lower_locked(piece, &piece->to) && !manager->store) {
-        result = SPW__EVICT_BUSY;
-        spw__piece_requeue_locked(piece, false);
+        spw__victims_put_back(victims_of(manager, &piece->mem), &piece->item);
     } else {
-        move->bytes = spw__piece_bytes(piece);
-        move->identity = payload->identity + piece->index;
-        move->to = spw__block_is(&piece->to)
-                       ? (struct spw__end){.tier = (spw_tier)piece->to.tier, .address = piece->to.address,
-                                           .capacity = piece->to.bytes}
-                       : (struct spw__end){.tier = SPW_TIER_DISK};
-        move->use = spw__use_ref(payload->last_use);
-        move->done = evict_done;
-        move->arg = piece;
-        spw__piece_source_locked(piece, &move->from);
-        piece->state = SPW__PIECE_SPILLING;
-        piece->move = move;
-        (void)atomic_fetch_add(&victims_of(manager, &piece->mem)->leaving_bytes, piece->mem.bytes);
+        describe_move_locked(piece, move);
     }
+    const bool moves = piece->move && piece->move == move;
     spw__mutex_unlock(&payload->lock);
-    if (result == SPW__EVICT_STARTED && move) {
+    (void)atomic_fetch_sub(&victim->queue->leaving_bytes, victim->bytes); /* now counted by the move, or free */
+    if (moves) {
         spw__mover_submit(manager->mover, move); /* the reference goes with it */
         return result;
     }

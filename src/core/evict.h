@@ -2,6 +2,7 @@
 #ifndef SPW_CORE_EVICT_H
 #define SPW_CORE_EVICT_H
 
+#include "spill/victim.h"
 #include "src/core/payload.h"
 
 enum spw__evict_result {
@@ -10,8 +11,15 @@ enum spw__evict_result {
     SPW__EVICT_BUSY,    /* not now: ask again when a move completes or lower memory is freed */
 };
 
-/* Takes the reference that the victim queue's claim took. */
-enum spw__evict_result spw__evict_start(struct spw__piece *piece);
+/* An item that was popped with spw__evict_claim, and what its queue counts as leaving for it. */
+struct spw__victim {
+    struct spw__item *item;
+    struct spw__victims *queue;
+    uint64_t bytes;
+};
+
+/* Takes over the claim's reference and the count. May let lower pools grow: not under a lock. */
+enum spw__evict_result spw__evict_start(const struct spw__victim *victim);
 
 /* Gives up clean copies on disk, coldest first, until bytes are free there or there are none. True if any was. */
 bool spw__evict_reclaim_disk(void *manager, uint64_t bytes);

@@ -93,7 +93,7 @@ static int build_tier(struct spw_manager *manager, const spw_spec *spec, spw_tie
     const struct spw__tier_config config = {
         .tier = tier, .pools = spec->pools[tier], .n_pools = n_pools,
         .address_ordered = spec->placement == SPW_PLACEMENT_ADDRESS, .device = manager->device, .meta = &manager->meta,
-        .waits = &manager->waits, .counters = &manager->counters,
+        .log = &manager->log, .waits = &manager->waits, .counters = &manager->counters,
         .first_counter = SPW__CORE_TIERS + (unsigned)tier * SPW__TIER_COUNTERS};
     int rc = spw__tier_init(&manager->tiers[tier], &config);
     if (rc != SPW_OK || n_pools == 0)

@@ -28,14 +28,15 @@ int spw__check_wait(const spw_wait_options *wait)
 }
 
 /* One try over the tiers of the request, best first. SPW_EAGAIN: no room anywhere. */
-static int try_tiers(struct spw__request *request)
+static int try_tiers(struct spw__request *request, bool may_grow)
 {
     bool possible = false;
     for (spw_tier tier = request->first; tier <= request->lowest; tier++) {
         struct spw__tier *at = spw__tier_of(request->manager, tier);
         if (!at->present)
             continue;
-        const int rc = spw__tier_alloc(at, request->group, request->bytes, &request->block);
+        const int rc = may_grow ? spw__tier_alloc(at, request->group, request->bytes, &request->block)
+                                : spw__tier_try(at, request->group, request->bytes, &request->block);
         if (rc == SPW_OK || rc == SPW_ENOMETA)
             return rc;
         possible |= rc != SPW_ETOOBIG;
@@ -46,7 +47,7 @@ static int try_tiers(struct spw__request *request)
 
 static int attempt(struct spw__waiter *waiter)
 {
-    return try_tiers((struct spw__request *)(void *)waiter);
+    return try_tiers((struct spw__request *)(void *)waiter, false);
 }
 
 static uint32_t channels_of(const struct spw__request *request)
@@ -61,6 +62,7 @@ static uint32_t channels_of(const struct spw__request *request)
 struct demand {
     struct spw__tier *tier;
     uint64_t bytes;
+    uint64_t least_bytes;      /* of the smallest waiter: a pool that cannot hold it is of no use */
     uint64_t fragmented_bytes; /* of the oldest waiter that only lacks a hole */
     uint32_t route;            /* lowest place in the tier's route that a waiter can use */
     bool any;
@@ -71,14 +73,16 @@ static int visit_demand(struct spw__waiter *waiter, void *arg)
 {
     struct demand *demand = arg;
     const struct spw__request *request = (struct spw__request *)(void *)waiter;
-    if (request->lowest != demand->tier->tier)
+    if (request->lowest != demand->tier->tier || request->failed == SPW_ETOOBIG) /* no victim here would help it */
         return SPW_EAGAIN;
     if (demand->complete_with)
         return demand->complete_with;
     const uint32_t route = spw__tier_first_route(demand->tier, request->bytes);
+    const uint64_t charge = spw__tier_charge(demand->tier, request->bytes);
     demand->route = demand->any && demand->route < route ? demand->route : route;
+    demand->least_bytes = demand->any && demand->least_bytes < charge ? demand->least_bytes : charge;
     demand->any = true;
-    demand->bytes += spw__tier_charge(demand->tier, request->bytes);
+    demand->bytes += charge;
     if (request->failed == SPW_EFRAG && demand->fragmented_bytes == 0)
         demand->fragmented_bytes = request->bytes;
     return SPW_EAGAIN;
@@ -93,15 +97,23 @@ static struct demand look(struct spw_manager *manager, struct spw__tier *tier, i
 
 struct supply {
     uint64_t free, leaving;
+    bool in_flight; /* some eviction is, of use or not */
 };
 
-/* What the pools from route upward have free, and will have when evictions in flight are done. */
-static struct supply supply_of(struct spw_manager *manager, struct spw__tier *tier, uint32_t route)
+/* What the pools that the waiters can use have free, and will have when evictions in flight are done. What is scattered
+ * over pools that hold none of the waiters counts for nothing. */
+static struct supply supply_of(struct spw_manager *manager, const struct demand *demand)
 {
-    struct supply supply = {0, 0};
-    for (uint32_t at = route; at < tier->n_pools; at++) {
-        supply.free += spw__pool_free(&tier->pools[tier->route[at]]);
-        supply.leaving += atomic_load(&manager->victims[tier->tier][tier->route[at]].leaving_bytes);
+    struct spw__tier *tier = demand->tier;
+    struct supply supply = {0, 0, false};
+    for (uint32_t at = demand->route; at < tier->n_pools; at++) {
+        const uint64_t leaving = atomic_load(&manager->victims[tier->tier][tier->route[at]].leaving_bytes);
+        const uint64_t free_bytes = spw__pool_free(&tier->pools[tier->route[at]]);
+        supply.in_flight |= leaving != 0;
+        if (free_bytes + leaving < demand->least_bytes)
+            continue;
+        supply.free += free_bytes;
+        supply.leaving += leaving;
     }
     const uint64_t budget_free = spw__gate_free(&manager->root.gates[tier->tier]);
     if (supply.free > budget_free)
@@ -109,16 +121,23 @@ static struct supply supply_of(struct spw_manager *manager, struct spw__tier *ti
     return supply;
 }
 
-static struct spw__piece *pop_victim(struct spw_manager *manager, const struct spw__tier *tier, uint32_t route)
+/* The coldest item of the pools that are of use, counted as leaving from now on. */
+static bool pop_victim(struct spw_manager *manager, const struct demand *demand, struct spw__victim *victim)
 {
+    const struct spw__tier *tier = demand->tier;
     for (int clean_only = 1; clean_only >= 0; clean_only--)
-        for (uint32_t at = route; at < tier->n_pools; at++) {
-            struct spw__item *item =
-                spw__victims_pop(&manager->victims[tier->tier][tier->route[at]], clean_only, spw__evict_claim);
-            if (item)
-                return (struct spw__piece *)(void *)item;
+        for (uint32_t at = demand->route; at < tier->n_pools; at++) {
+            if (tier->pools[tier->route[at]].size < demand->least_bytes)
+                continue;
+            victim->queue = &manager->victims[tier->tier][tier->route[at]];
+            victim->item = spw__victims_pop(victim->queue, clean_only, spw__evict_claim);
+            if (!victim->item)
+                continue;
+            victim->bytes = victim->item->bytes;
+            (void)atomic_fetch_add(&victim->queue->leaving_bytes, victim->bytes);
+            return true;
         }
-    return NULL;
+    return false;
 }
 
 static void end_round(struct spw_manager *manager, struct spw__tier *tier)
@@ -130,45 +149,49 @@ static void end_round(struct spw_manager *manager, struct spw__tier *tier)
         spw__victims_forgive(&manager->victims[tier->tier][i]);
 }
 
-/* Picks victims until what is free and leaving covers what is waited for. Guarded by the tier's pressure lock. */
-static void pump_locked(struct spw_manager *manager, struct spw__tier *tier)
+/* Picks one victim if what is free and leaving does not cover what is waited for. Guarded by the tier's pressure lock. */
+static bool choose_locked(struct spw_manager *manager, struct spw__tier *tier, struct spw__victim *victim)
 {
     struct spw__pressure *pressure = &manager->pressure[tier->tier];
-    for (;;) {
-        const struct demand demand = look(manager, tier, 0);
-        if (!demand.any) {
-            end_round(manager, tier);
-            return;
-        }
-        const struct supply supply = supply_of(manager, tier, demand.route);
-        if (demand.bytes <= supply.free + supply.leaving && demand.fragmented_bytes <= supply.leaving)
-            return;
-        /* A full disk is full for all: the round ends instead of asking it once for every victim. */
-        const bool disk_full = pressure->failed && pressure->failure.code == SPW_ENOSPC;
-        struct spw__piece *victim = disk_full ? NULL : pop_victim(manager, tier, demand.route);
-        if (!victim) {
-            /* Everything that could go was tried, nothing is on its way, and something could not be written. */
-            if (pressure->failed && supply.leaving == 0) {
-                (void)look(manager, tier, pressure->failure.code);
-                end_round(manager, tier);
-            }
-            return;
-        }
-        if (spw__evict_start(victim) == SPW__EVICT_BUSY)
-            return;
+    const struct demand demand = look(manager, tier, 0);
+    if (!demand.any) {
+        end_round(manager, tier);
+        return false;
+    }
+    const struct supply supply = supply_of(manager, &demand);
+    if (demand.bytes <= supply.free + supply.leaving && demand.fragmented_bytes <= supply.leaving)
+        return false;
+    /* A full disk is full for all: the round ends instead of asking it once for every victim. */
+    const bool disk_full = pressure->failed && pressure->failure.code == SPW_ENOSPC;
+    if (!disk_full && pop_victim(manager, &demand, victim))
+        return true;
+    /* Everything that could go was tried, nothing is on its way, and something could not be written. */
+    if (pressure->failed && !supply.in_flight) {
+        (void)look(manager, tier, pressure->failure.code);
+        end_round(manager, tier);
+    }
+    return false;
+}
+
+/* Evicts until no more victims are needed, can be found, or can be moved now. */
+static void pump(struct spw_manager *manager, spw_tier tier)
+{
+    struct spw__victim victim;
+    bool more = true;
+    while (more) {
+        spw__mutex_lock(&manager->pressure[tier].lock);
+        more = choose_locked(manager, spw__tier_of(manager, tier), &victim);
+        spw__mutex_unlock(&manager->pressure[tier].lock);
+        more = more && spw__evict_start(&victim) != SPW__EVICT_BUSY;
     }
 }
 
 void spw__pressure_kick(struct spw_manager *manager, spw_tier tier)
 {
     /* Room in a tier is also room for what the tiers above it would push down. */
-    for (int at = (int)tier < SPW__MEMORY_TIERS ? (int)tier : SPW__MEMORY_TIERS - 1; at >= 0; at--) {
-        if (!spw__waitset_busy(&manager->waits, SPW__CHANNEL(at)))
-            continue;
-        spw__mutex_lock(&manager->pressure[at].lock);
-        pump_locked(manager, spw__tier_of(manager, (spw_tier)at));
-        spw__mutex_unlock(&manager->pressure[at].lock);
-    }
+    for (int at = (int)tier < SPW__MEMORY_TIERS ? (int)tier : SPW__MEMORY_TIERS - 1; at >= 0; at--)
+        if (spw__waitset_busy(&manager->waits, SPW__CHANNEL(at)))
+            pump(manager, (spw_tier)at);
 }
 
 void spw__pressure_note_failure(struct spw_manager *manager, spw_tier tier)
@@ -240,6 +263,9 @@ static int wait_for_room(struct spw__request *request, const spw_wait_options *w
     request->waiter = (struct spw__waiter){.attempt = attempt, .channels = channels_of(request),
                                            .deadline_ns = spw__deadline_ns(manager, wait),
                                            .cancel = wait ? wait->cancel : NULL};
+    /* Attempts run under the wait lock and cannot let pools grow: what could still be given memory gets it now. */
+    for (spw_tier tier = request->first; tier <= request->lowest; tier++)
+        spw__tier_grow_for(spw__tier_of(manager, tier), request->bytes);
     spw__wait_enqueue(&manager->waits, &request->waiter);
     spw__pressure_kick(manager, request->lowest);
     spw__core_count(manager, SPW__CORE_WAITS, 1);
@@ -257,7 +283,7 @@ int spw__request_run(struct spw__request *request, const spw_wait_options *wait)
     int rc = SPW_EAGAIN;
     /* Those who wait already go first, unless the caller cannot wait at all. */
     if (request->nowait || !spw__waitset_busy(&manager->waits, channels_of(request))) {
-        rc = try_tiers(request);
+        rc = try_tiers(request, true);
         if (rc == SPW_EAGAIN)
             spw__waitset_signal(&manager->waits, channels_of(request));
     }
