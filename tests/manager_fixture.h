@@ -240,13 +240,6 @@ static inline pthread_t must_start(void *(*run)(void *), void *arg)
     return thread;
 }
 
-/* Until somebody blocks on tier: a state to be reached, not a time to pass. */
-static inline void await_waiters(spw_manager *of, uint32_t channels)
-{
-    while (!spw__waitset_busy(&of->waits, channels))
-        (void)sched_yield();
-}
-
 static inline int run_suite(Suite *suite)
 {
     SRunner *runner = srunner_create(suite);

@@ -78,6 +78,15 @@ SPW_API SPW_MUST_CHECK int spw_buffer_retain(spw_buffer *buffer);
  * freed already. NULL is a no-op. Does not block. Since 0.1. */
 SPW_API int spw_buffer_release(spw_buffer *buffer);
 
+/* Makes *buffer one that the caller may write: nothing happens when it is unsealed; when the caller's reference is the only
+ * one, it is unsealed where it is (place says where to bring it if it is on disk) and its copies below are dropped
+ * (SPW_EMAPPED while it is mapped); otherwise a copy is allocated in the tier where the bytes lie, under its budget, the caller's reference
+ * to the shared one is given back, and *buffer is the copy, with its head and tag. Blocks as spw_map and spw_alloc do;
+ * their errors; on error *buffer is as before. options NULL means the defaults. (Origin: data shared between DataFlow's
+ * nodes is immutable; copy before changing.) Since 0.1. */
+SPW_API SPW_MUST_CHECK int spw_buffer_make_writable(spw_buffer **buffer, spw_place place,
+                                                    const spw_alloc_options *options);
+
 /* Size in bytes, as asked for. Since 0.1. */
 SPW_API size_t spw_buffer_size(const spw_buffer *buffer);
 

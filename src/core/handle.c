@@ -64,6 +64,8 @@ int spw__handle_create(spw_manager *manager, struct spw__payload *payload, const
 void spw__handle_destroy(spw_buffer *buffer)
 {
     struct spw__handles *handles = &buffer->manager->handles;
+    spw__meta_free(&buffer->manager->meta, buffer->head, sizeof *buffer->head);
+    buffer->head = NULL;
     buffer->payload = NULL;
     atomic_store(&buffer->magic, SPW__HANDLE_DEAD);
     spw__mutex_lock(&handles->lock);

@@ -9,6 +9,7 @@
 #include "src/core/payload.h"
 
 #include <spillway/buffer.h>
+#include <spillway/head.h>
 
 #define SPW__HANDLE_LIVE UINT64_C(0x7370775f6c697665)
 #define SPW__HANDLE_DEAD UINT64_C(0x7370775f64656164)
@@ -20,6 +21,7 @@ struct spw_buffer {
     uint32_t padding;
     spw_manager *manager;
     struct spw__payload *payload;
+    struct spw_head *head;        /* guarded by the payload's lock; NULL until it is set */
     struct spw_buffer *next_free; /* guarded by the handles' lock */
     char tag[SPW__TAG_BYTES];
 };

@@ -334,6 +334,19 @@ int spw__payload_map(struct spw__payload *payload, spw_place place, uint32_t fla
     return rc;
 }
 
+int spw__payload_await_piece(struct spw__piece *piece)
+{
+    struct spw__payload *payload = piece->payload;
+    int rc = SPW_OK;
+    spw__mutex_lock(&payload->lock);
+    while (rc == SPW_OK && piece->state != SPW__PIECE_IDLE) {
+        rc = wait_for_change_unlock(payload, NULL, UINT64_MAX); /* ends with the move: it is in flight */
+        spw__mutex_lock(&payload->lock);
+    }
+    spw__mutex_unlock(&payload->lock);
+    return rc;
+}
+
 int spw__payload_unmap(struct spw__payload *payload, bool write, void *stream)
 {
     int rc = SPW_OK;

@@ -9,6 +9,9 @@
 /* The parts of spw_map and spw_unmap that know no handle. Arguments are checked. */
 int spw__payload_map(struct spw__payload *payload, spw_place place, uint32_t flags, const spw_map_options *options,
                      spw_tier *tier, uint64_t *address);
+/* Waits until no move of a piece is in flight. It must be pinned, so that none begins. */
+int spw__payload_await_piece(struct spw__piece *piece);
+
 int spw__payload_unmap(struct spw__payload *payload, bool write, void *stream);
 
 #endif
