@@ -33,7 +33,7 @@ static int map_pool(struct spw__tier *tier, struct spw__pool *pool)
     if (rc == SPW_OK && registers)
         rc = spw__host_populate(base, pool->size);
     if (rc == SPW_OK && registers) /* a driver that refuses copies more slowly, and that is all */
-        (void)spw__device_host_register(tier->device, base, pool->size);
+        pool->registered = spw__device_host_register(tier->device, base, pool->size) == SPW_OK;
     pool->step = GROW_FIRST_BYTES;
     return rc;
 }
@@ -51,7 +51,7 @@ static void unmap_pool(struct spw__tier *tier, struct spw__pool *pool)
         (void)spw__device_free(tier->device, pool->base);
         return;
     }
-    if (tier->tier == SPW_TIER_PINNED_HOST && tier->device)
+    if (pool->registered)
         spw__device_host_unregister(tier->device, host_address(pool, 0));
     spw__host_unmap(host_address(pool, 0), pool->size);
 }
@@ -92,6 +92,11 @@ static int grow_locked(struct spw__tier *tier, struct spw__pool *pool, uint64_t 
 static bool can_grow_locked(const struct spw__pool *pool, uint64_t charge)
 {
     return pool->grown < pool->size && charge <= pool->size - spw__range_tail(pool->range);
+}
+
+static uint64_t free_locked(const struct spw__pool *pool)
+{
+    return spw__range_total_free(pool->range) + pool->size - pool->grown;
 }
 
 /* Orders route by limit, keeping the written order among equals: insertion, since there are at most 128 pools. */
@@ -195,13 +200,21 @@ static int pool_alloc(struct spw__tier *tier, uint32_t index, uint64_t charge, b
     int rc;
     spw__mutex_lock(&pool->lock);
     while ((rc = spw__range_alloc(pool->range, charge, align, &out->node, &offset)) != SPW_OK) {
+        int grew = SPW_OK;
         if (!may_grow || rc == SPW_ENOMETA || !can_grow_locked(pool, charge))
             break;
         if (pool->growing)
             (void)spw__cond_wait(&pool->grown_cond, &pool->lock, -1);
-        else if (grow_locked(tier, pool, charge) != SPW_OK)
+        else
+            grew = grow_locked(tier, pool, charge);
+        if (grew != SPW_OK) {
+            rc = grew == SPW_ENOMETA ? grew : rc;
             break;
+        }
     }
+    /* What has no memory yet is free as well: together it may be enough, and only a hole is missing. */
+    if (rc == SPW_ENOMEM && !can_grow_locked(pool, charge) && free_locked(pool) >= charge)
+        rc = SPW_EFRAG;
     spw__mutex_unlock(&pool->lock);
     if (rc == SPW_OK) {
         out->address = pool->base + offset;
@@ -314,7 +327,7 @@ uint64_t spw__tier_largest_free(struct spw__tier *tier)
 uint64_t spw__pool_free(struct spw__pool *pool)
 {
     spw__mutex_lock(&pool->lock);
-    const uint64_t bytes = spw__range_total_free(pool->range) + pool->size - pool->grown;
+    const uint64_t bytes = free_locked(pool);
     spw__mutex_unlock(&pool->lock);
     return bytes;
 }

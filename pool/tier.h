@@ -48,6 +48,7 @@ struct spw__pool {
     uint64_t base;
     uint64_t size;
     uint64_t limit; /* UINT64_MAX: unlimited */
+    bool registered; /* with the device's driver: it may have refused */
 };
 
 struct spw__tier {
@@ -103,10 +104,11 @@ void spw__tier_finish(struct spw__tier *tier);
 /* Bytes that a request of bytes will be charged. */
 uint64_t spw__tier_charge(const struct spw__tier *tier, uint64_t bytes);
 
-/* One try; may let a pool grow, so not under a lock: see spw__tier_try. SPW_ENOMEM: no room in the budget or the pools; SPW_EFRAG: room, but no hole; SPW_ETOOBIG: no pool can ever
- * hold it, or it exceeds the whole budget; SPW_ENOMETA. Leaves the thread's error detail alone: callers try several
- * tiers and describe the failure themselves. A try that failed held its bytes in the ledger for a moment, in which an
- * older waiter's attempt may have been refused: outside an attempt, a failure is followed by spw__waitset_signal. */
+/* One try; may let a pool grow, so never under a lock (see spw__tier_try). SPW_ENOMEM: no room in the budget or the
+ * pools; SPW_EFRAG: room, but no hole; SPW_ETOOBIG: no pool can ever hold it, or it exceeds the whole budget;
+ * SPW_ENOMETA. Leaves the thread's error detail alone: callers try several tiers and describe the failure themselves.
+ * A try that failed held its bytes in the ledger for a moment, in which an older waiter's attempt may have been refused:
+ * outside an attempt, a failure is followed by spw__waitset_signal. */
 int spw__tier_alloc(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, struct spw__block *out);
 
 /* The same within the memory that the pools have already: for attempts, which run under the wait lock. */
