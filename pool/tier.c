@@ -27,7 +27,7 @@ static int map_pool(struct spw__tier *tier, struct spw__pool *pool)
     void *base = NULL;
     const bool registers = tier->tier == SPW_TIER_PINNED_HOST && tier->device;
     if (tier->tier == SPW_TIER_DEVICE)
-        return spw__device_alloc(tier->device, pool->size, &pool->base);
+        return spw__device_alloc(tier->device, pool->size < SPW__ALIGN_MAX ? SPW__ALIGN_MAX : pool->size, &pool->base);
     int rc = spw__host_map(pool->size, &base);
     pool->base = (uint64_t)(uintptr_t)base;
     if (rc == SPW_OK && registers)
@@ -36,11 +36,6 @@ static int map_pool(struct spw__tier *tier, struct spw__pool *pool)
         pool->registered = spw__device_host_register(tier->device, base, pool->size) == SPW_OK;
     pool->step = GROW_FIRST_BYTES;
     return rc;
-}
-
-static bool grows(const struct spw__tier *tier)
-{
-    return tier->tier != SPW_TIER_DEVICE && !(tier->tier == SPW_TIER_PINNED_HOST && tier->device);
 }
 
 static void unmap_pool(struct spw__tier *tier, struct spw__pool *pool)
@@ -65,11 +60,17 @@ static int populate(struct spw__tier *tier, struct spw__pool *pool, uint64_t beg
     return rc;
 }
 
-/* Lets the pool grow so that charge bytes fit at its end; the lock is released meanwhile. SPW_OK: look again. */
-static int grow_locked(struct spw__tier *tier, struct spw__pool *pool, uint64_t charge)
+/* Where charge bytes would end behind the last allocation. */
+static uint64_t end_locked(const struct spw__pool *pool, uint64_t charge, uint64_t align)
+{
+    const uint64_t tail = spw__range_tail(pool->range);
+    return (align ? round_up(tail, align) : tail) + charge;
+}
+
+/* Lets the pool grow to need bytes; the lock is released meanwhile. SPW_OK: look again. */
+static int grow_locked(struct spw__tier *tier, struct spw__pool *pool, uint64_t need)
 {
     const uint64_t begin = pool->grown;
-    const uint64_t need = spw__range_tail(pool->range) + charge;
     uint64_t end = begin + pool->step;
     end = round_up(end > need ? end : need, HUGE_PAGE_BYTES);
     end = end < pool->size ? end : pool->size;
@@ -89,9 +90,9 @@ static int grow_locked(struct spw__tier *tier, struct spw__pool *pool, uint64_t 
 }
 
 /* True when charge bytes fit between the last allocation and the pool's end, but not in what is grown. */
-static bool can_grow_locked(const struct spw__pool *pool, uint64_t charge)
+static bool can_grow_locked(const struct spw__pool *pool, uint64_t charge, uint64_t align)
 {
-    return pool->grown < pool->size && charge <= pool->size - spw__range_tail(pool->range);
+    return pool->grown < pool->size && end_locked(pool, charge, align) <= pool->size;
 }
 
 static uint64_t free_locked(const struct spw__pool *pool)
@@ -135,7 +136,7 @@ int spw__tier_init(struct spw__tier *tier, const struct spw__tier_config *config
         pool->limit = config->pools[i].limit_bytes ? config->pools[i].limit_bytes : UINT64_MAX;
         pool->size = config->pools[i].size_bytes / tier->granularity * tier->granularity;
         spw__cond_init(&pool->grown_cond);
-        pool->grown = grows(tier) ? 0 : pool->size;
+        pool->grown = spw__tier_grows(tier) ? 0 : pool->size;
         rc = spw__range_create(pool->grown, tier->granularity, config->address_ordered, tier->meta, &pool->range);
         if (rc == SPW_OK)
             rc = map_pool(tier, pool);
@@ -192,28 +193,30 @@ static void count(struct spw__tier *tier, enum spw__tier_counter which, uint64_t
     spw__count(tier->counters, tier->first_counter + which, amount);
 }
 
-static int pool_alloc(struct spw__tier *tier, uint32_t index, uint64_t charge, bool may_grow, struct spw__block *out)
+static int pool_alloc(struct spw__tier *tier, uint32_t index, uint64_t charge, uint64_t align, bool may_grow,
+                      struct spw__block *out)
 {
     struct spw__pool *pool = &tier->pools[index];
     uint64_t offset = 0;
-    const uint64_t align = charge >= SPW__DIRECT_MIN_BYTES ? SPW__IO_BLOCK : 0;
     int rc;
+    if (charge >= SPW__DIRECT_MIN_BYTES && align < SPW__IO_BLOCK)
+        align = SPW__IO_BLOCK;
     spw__mutex_lock(&pool->lock);
     while ((rc = spw__range_alloc(pool->range, charge, align, &out->node, &offset)) != SPW_OK) {
         int grew = SPW_OK;
-        if (!may_grow || rc == SPW_ENOMETA || !can_grow_locked(pool, charge))
+        if (!may_grow || rc == SPW_ENOMETA || (!pool->growing && !can_grow_locked(pool, charge, align)))
             break;
         if (pool->growing)
             (void)spw__cond_wait(&pool->grown_cond, &pool->lock, -1);
         else
-            grew = grow_locked(tier, pool, charge);
+            grew = grow_locked(tier, pool, end_locked(pool, charge, align));
         if (grew != SPW_OK) {
             rc = grew == SPW_ENOMETA ? grew : rc;
             break;
         }
     }
     /* What has no memory yet is free as well: together it may be enough, and only a hole is missing. */
-    if (rc == SPW_ENOMEM && !can_grow_locked(pool, charge) && free_locked(pool) >= charge)
+    if (rc == SPW_ENOMEM && !can_grow_locked(pool, charge, align) && free_locked(pool) >= charge)
         rc = SPW_EFRAG;
     spw__mutex_unlock(&pool->lock);
     if (rc == SPW_OK) {
@@ -223,7 +226,8 @@ static int pool_alloc(struct spw__tier *tier, uint32_t index, uint64_t charge, b
     return rc;
 }
 
-static int alloc(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, bool may_grow, struct spw__block *out)
+int spw__tier_alloc_aligned(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, uint64_t align,
+                            bool may_grow, struct spw__block *out)
 {
     const uint64_t charge = spw__tier_charge(tier, bytes);
     const uint32_t first = tier->present ? spw__tier_first_route(tier, bytes) : 0;
@@ -239,7 +243,7 @@ static int alloc(struct spw__tier *tier, struct spw__group *group, uint64_t byte
     for (uint32_t at = first; at < tier->n_pools && rc != SPW_OK && rc != SPW_ENOMETA; at++) {
         if (tier->pools[tier->route[at]].size < charge)
             continue;
-        const int tried = pool_alloc(tier, tier->route[at], charge, may_grow, out);
+        const int tried = pool_alloc(tier, tier->route[at], charge, align, may_grow, out);
         /* "Fragmented" is the better news of two pools: there, moving something would help. */
         rc = rc == SPW_EFRAG && tried == SPW_ENOMEM ? rc : tried;
         if (rc == SPW_OK && at > first)
@@ -261,24 +265,42 @@ static int alloc(struct spw__tier *tier, struct spw__group *group, uint64_t byte
 
 int spw__tier_alloc(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, struct spw__block *out)
 {
-    return alloc(tier, group, bytes, true, out);
+    return spw__tier_alloc_aligned(tier, group, bytes, 0, true, out);
 }
 
 int spw__tier_try(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, struct spw__block *out)
 {
-    return alloc(tier, group, bytes, false, out);
+    return spw__tier_alloc_aligned(tier, group, bytes, 0, false, out);
 }
 
-void spw__tier_grow_for(struct spw__tier *tier, uint64_t bytes)
+void spw__tier_grow_for_aligned(struct spw__tier *tier, uint64_t bytes, uint64_t align)
 {
     const uint64_t charge = spw__tier_charge(tier, bytes);
     for (uint32_t at = spw__tier_first_route(tier, bytes); at < tier->n_pools; at++) {
         struct spw__pool *pool = &tier->pools[tier->route[at]];
         spw__mutex_lock(&pool->lock);
-        if (!pool->growing && can_grow_locked(pool, charge) && charge > pool->grown - spw__range_tail(pool->range))
-            (void)grow_locked(tier, pool, charge);
+        const uint64_t end = end_locked(pool, charge, align);
+        if (!pool->growing && end > pool->grown && can_grow_locked(pool, charge, align))
+            (void)grow_locked(tier, pool, end);
         spw__mutex_unlock(&pool->lock);
     }
+}
+
+bool spw__tier_grow_for_all(struct spw__tier *tier, uint64_t least_bytes, uint64_t total_bytes)
+{
+    bool grew = false;
+    for (uint32_t at = spw__tier_first_route(tier, least_bytes); at < tier->n_pools; at++) {
+        struct spw__pool *pool = &tier->pools[tier->route[at]];
+        spw__mutex_lock(&pool->lock);
+        while (pool->growing) /* another thread's growth may be all that is missing, and nobody tells the waiters */
+            grew |= spw__cond_wait(&pool->grown_cond, &pool->lock, -1) == 0;
+        const uint64_t tail = spw__range_tail(pool->range);
+        const uint64_t end = total_bytes < pool->size - tail ? tail + total_bytes : pool->size;
+        if (end > pool->grown)
+            grew |= grow_locked(tier, pool, end) == SPW_OK;
+        spw__mutex_unlock(&pool->lock);
+    }
+    return grew;
 }
 
 void spw__tier_free(struct spw__tier *tier, struct spw__block *block)
@@ -309,11 +331,11 @@ int spw__tier_split(struct spw__tier *tier, struct spw__block *block, uint64_t b
     return SPW_OK;
 }
 
-uint64_t spw__tier_largest_free(struct spw__tier *tier)
+uint64_t spw__tier_largest_free_from(struct spw__tier *tier, uint32_t route)
 {
     uint64_t largest = 0;
-    for (uint32_t i = 0; i < tier->n_pools; i++) {
-        struct spw__pool *pool = &tier->pools[i];
+    for (; route < tier->n_pools; route++) {
+        struct spw__pool *pool = &tier->pools[tier->route[route]];
         spw__mutex_lock(&pool->lock);
         const uint64_t hole = spw__range_largest_free(pool->range);
         const uint64_t tail = pool->size - spw__range_tail(pool->range);
@@ -322,6 +344,19 @@ uint64_t spw__tier_largest_free(struct spw__tier *tier)
         largest = tail > largest ? tail : largest;
     }
     return largest;
+}
+
+uint64_t spw__tier_largest_free(struct spw__tier *tier)
+{
+    return spw__tier_largest_free_from(tier, 0);
+}
+
+uint64_t spw__tier_free_from(struct spw__tier *tier, uint32_t route)
+{
+    uint64_t bytes = 0;
+    for (; route < tier->n_pools; route++)
+        bytes += spw__pool_free(&tier->pools[tier->route[route]]);
+    return bytes;
 }
 
 uint64_t spw__pool_free(struct spw__pool *pool)

@@ -44,7 +44,7 @@ struct spw__pool {
     struct spw__range *range; /* guarded by lock */
     uint64_t grown;           /* guarded by lock: size of the range */
     uint64_t step;            /* guarded by lock: next growth */
-    bool growing;             /* guarded by lock: one thread at a time */
+    bool growing;             /* guarded by lock: one thread at a time; also while it is trimmed */
     uint64_t base;
     uint64_t size;
     uint64_t limit; /* UINT64_MAX: unlimited */
@@ -83,6 +83,9 @@ enum spw__tier_counter {
 #define SPW__DIRECT_MIN_BYTES (UINT32_C(32) << 10)
 #define SPW__IO_BLOCK UINT32_C(4096)
 
+/* Pools begin at multiples of this: the largest alignment that a request may ask for. */
+#define SPW__ALIGN_MAX (UINT64_C(2) << 20)
+
 struct spw__tier_config {
     spw_tier tier;
     const spw_spec_pool *pools;
@@ -114,9 +117,26 @@ int spw__tier_alloc(struct spw__tier *tier, struct spw__group *group, uint64_t b
 /* The same within the memory that the pools have already: for attempts, which run under the wait lock. */
 int spw__tier_try(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, struct spw__block *out);
 
+/* Both, at an address that is a multiple of align: a power of two up to SPW__ALIGN_MAX, or 0. */
+int spw__tier_alloc_aligned(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, uint64_t align,
+                            bool may_grow, struct spw__block *out);
+
 /* Gives memory to the pools that a request of bytes may use, so that a later try by a waiter's attempt, which may not
  * block, finds it. May block on the system; never under a lock. Best effort. */
-void spw__tier_grow_for(struct spw__tier *tier, uint64_t bytes);
+void spw__tier_grow_for_aligned(struct spw__tier *tier, uint64_t bytes, uint64_t align);
+
+static inline void spw__tier_grow_for(struct spw__tier *tier, uint64_t bytes)
+{
+    spw__tier_grow_for_aligned(tier, bytes, 0);
+}
+
+/* The same for several requests, the smallest of least_bytes, total_bytes together. True when a pool grew meanwhile: then
+ * the tier's waiters are to be signalled. */
+bool spw__tier_grow_for_all(struct spw__tier *tier, uint64_t least_bytes, uint64_t total_bytes);
+
+/* Gives whole huge pages of a host tier's free memory back to the system until keep_bytes of free memory still have
+ * theirs. Returns the bytes that were resident and went. Blocks on the system; never under a lock. (trim.c) */
+uint64_t spw__tier_trim(struct spw__tier *tier, uint64_t keep_bytes);
 
 /* Gives a block back to its pool and its group, then signals those who wait for the tier. */
 void spw__tier_free(struct spw__tier *tier, struct spw__block *block);
@@ -127,9 +147,18 @@ int spw__tier_split(struct spw__tier *tier, struct spw__block *block, uint64_t b
 /* The first pool of the route for a request of bytes, as an index into route; n_pools when none can hold it. */
 uint32_t spw__tier_first_route(const struct spw__tier *tier, uint64_t bytes);
 
-/* Both count what a pool can still grow by. */
+/* All count what a pool can still grow by. From: of the pools from that place in the route on, which are those that a
+ * request may use. */
+uint64_t spw__tier_largest_free_from(struct spw__tier *tier, uint32_t route);
+uint64_t spw__tier_free_from(struct spw__tier *tier, uint32_t route);
 uint64_t spw__tier_largest_free(struct spw__tier *tier);
 uint64_t spw__pool_free(struct spw__pool *pool);
+
+/* True when memory comes as it is needed, and may go; else the driver knows each pool as one region for good. */
+static inline bool spw__tier_grows(const struct spw__tier *tier)
+{
+    return tier->tier != SPW_TIER_DEVICE && !(tier->tier == SPW_TIER_PINNED_HOST && tier->device);
+}
 
 static inline bool spw__block_is(const struct spw__block *block)
 {

@@ -1,4 +1,4 @@
-/* Cancel tokens, and waits under threads: races that must end in exactly one result, and wake-ups that must not be lost.
+/* Cancel tokens, and waits under threads: races that must end in exactly one result, wake-ups that must not be lost.
  *
  * A lost wake-up shows as a test that never ends: the runner's time limit turns it into a failure. */
 #include <check.h>

@@ -1,5 +1,5 @@
 /* The mover: every edge, order, cancelling, uses on the device, and its ends. Failures are in test_mover_faults.c. */
-#include "tests/mover_rig.h"
+#include "tests/mover_fixture.h"
 
 #include <pthread.h>
 

@@ -1,5 +1,5 @@
 /* The mover when something fails: the source stays, space on disk comes back, and the detail says what happened. */
-#include "tests/mover_rig.h"
+#include "tests/mover_fixture.h"
 
 #define BYTES (6 * SEGMENT + 100)
 

@@ -351,7 +351,7 @@ START_TEST(every_metadata_failure_of_a_request_or_map_leaves_every_counter)
         const int rc = spw_alloc(manager, SPW_HOST, 300 * KIB, NULL, &buffer);
         const bool reached = spw__fault_calls(SPW__FAULT_META_ALLOC) >= nth;
         spw__fault_disarm(SPW__FAULT_META_ALLOC);
-        ck_assert_int_eq(rc, reached ? SPW_ENOMETA : SPW_OK);
+        ck_assert_msg(rc == (reached ? SPW_ENOMETA : SPW_OK), "call %ld: %s", nth, spw_error_name(rc));
         if (!reached)
             break;
         ck_assert_ptr_null(buffer);
@@ -364,7 +364,7 @@ START_TEST(every_metadata_failure_of_a_request_or_map_leaves_every_counter)
         const int rc = spw_map(spilled, SPW_HOST, SPW_MAP_READ, NULL, &view);
         const bool reached = spw__fault_calls(SPW__FAULT_META_ALLOC) >= nth;
         spw__fault_disarm(SPW__FAULT_META_ALLOC);
-        ck_assert_int_eq(rc, reached ? SPW_ENOMETA : SPW_OK);
+        ck_assert_msg(rc == (reached ? SPW_ENOMETA : SPW_OK), "call %ld: %s", nth, spw_error_name(rc));
         if (rc == SPW_OK) {
             ck_assert(has_content(view.data, view.size, 1));
             ck_assert_int_eq(spw_unmap(spilled, &view, NULL), SPW_OK);

@@ -15,12 +15,14 @@ enum spw__rank {
     SPW__RANK_VICTIM,      /* one pool's queue of victims */
     SPW__RANK_CANCEL,      /* one cancel token: the waits that were given it */
     SPW__RANK_WAIT,        /* the waiters of a manager */
+    SPW__RANK_PARKED,      /* raw memory freed on streams */
     SPW__RANK_MOVER,       /* the mover's inbox */
     SPW__RANK_STORE,       /* space of one spill folder */
     SPW__RANK_POOL,        /* one pool's range allocator */
     SPW__RANK_DEVICE,      /* pooled events; queues of the simulated device */
     SPW__RANK_IO,          /* queues of the threaded I/O engine */
     SPW__RANK_HANDLES,     /* live and free handles */
+    SPW__RANK_RAW,         /* one shard of the raw blocks by address */
     SPW__RANK_META,        /* set-aside moves */
 };
 

@@ -16,11 +16,28 @@ void spw__waitset_init(struct spw__waitset *set, const struct spw__clock *clock)
 {
     *set = (struct spw__waitset){.clock = clock};
     spw__mutex_init(&set->lock, SPW__RANK_WAIT);
+    spw__cond_init(&set->all_left);
 }
 
 void spw__waitset_finish(struct spw__waitset *set)
 {
+    spw__cond_finish(&set->all_left);
     spw__mutex_finish(&set->lock);
+}
+
+void spw__waitset_enter(struct spw__waitset *set)
+{
+    spw__mutex_lock(&set->lock);
+    set->inside++;
+    spw__mutex_unlock(&set->lock);
+}
+
+void spw__waitset_leave(struct spw__waitset *set)
+{
+    spw__mutex_lock(&set->lock);
+    if (--set->inside == 0)
+        spw__cond_broadcast(&set->all_left);
+    spw__mutex_unlock(&set->lock);
 }
 
 bool spw__waitset_busy(struct spw__waitset *set, uint32_t channels)
@@ -226,6 +243,8 @@ void spw__waitset_shut_down(struct spw__waitset *set)
     set->shut_down = true;
     while (set->first)
         finish_locked(set, set->first, SPW_ESHUTDOWN);
+    while (set->inside)
+        (void)spw__cond_wait(&set->all_left, &set->lock, -1);
     spw__mutex_unlock(&set->lock);
 }
 

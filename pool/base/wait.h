@@ -51,6 +51,8 @@ struct spw__waitset {
     struct spw__waiter *first, *last; /* guarded by lock: oldest first */
     _Atomic uint32_t n_waiting[32];   /* atomic: waiters per channel bit, changed under lock */
     bool shut_down;                   /* guarded by lock */
+    uint32_t inside;                  /* guarded by lock: calls between enter and leave */
+    struct spw__cond all_left;        /* inside became 0 */
     const struct spw__clock *clock;
     /* threads=0: called without locks by a blocked thread to make progress itself; NULL with a mover thread. */
     void (*drive)(void *arg);
@@ -86,7 +88,11 @@ void spw__waitset_visit(struct spw__waitset *set, uint32_t channels, int (*visit
 /* Completes those whose deadline has passed (a manual clock's tests call it; blocked threads time themselves). */
 void spw__waitset_expire(struct spw__waitset *set);
 
-/* Ends every wait, now and from now on, with SPW_ESHUTDOWN. */
+/* Bracket a call that may wait, from before it enqueues until it has looked at its manager for the last time. May nest. */
+void spw__waitset_enter(struct spw__waitset *set);
+void spw__waitset_leave(struct spw__waitset *set);
+
+/* Ends every wait, now and from now on, with SPW_ESHUTDOWN; returns when every call that had entered has left. */
 void spw__waitset_shut_down(struct spw__waitset *set);
 
 bool spw__cancel_triggered(const spw_cancel *cancel);

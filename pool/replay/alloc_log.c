@@ -1,4 +1,4 @@
-/* Reading an allocation log: lines in, numbered blocks out. Neighbours: alloc_log_csv.c, alloc_log_json.c (the forms). */
+/* Reading an allocation log: lines in, numbered blocks out. Neighbours: alloc_log_csv.c, alloc_log_json.c (forms). */
 #include "pool/replay/alloc_log.h"
 
 #include <ctype.h>
@@ -14,8 +14,8 @@
 #define NO_BLOCK UINT32_MAX
 #define BLOCKS_MAX (UINT32_MAX / 2)
 
-static const struct spw__alloc_log_form *const forms[] = {&spw__alloc_log_rmm, &spw__alloc_log_rmm_old,
-                                                          &spw__alloc_log_own, &spw__alloc_log_umpire};
+static const struct spw__form *const forms[] = {&spw__form_rmm, &spw__form_rmm_old,
+                                                          &spw__form_own, &spw__form_umpire};
 
 /* What is at a pointer. Zero-sized blocks may share the pointer of a real one, and are counted beside it. */
 struct slot {
@@ -26,7 +26,7 @@ struct slot {
 
 struct reader {
     struct spw__alloc_log log;
-    const struct spw__alloc_log_form *form;
+    const struct spw__form *form;
     const char *wanted; /* the place asked for, or NULL */
     uint64_t live_bytes;
     struct slot *slots; /* open addressing; n_slots is a power of two */
@@ -38,7 +38,7 @@ struct reader {
 
 /* Errors and numbers */
 
-int spw__alloc_log_expected(const struct spw__alloc_log_line *line, const char *where, const char *what)
+int spw__form_expected(const struct spw__form_line *line, const char *where, const char *what)
 {
     char word[32];
     size_t n = 0;
@@ -58,19 +58,20 @@ static bool to_number(const char *s, const char *end, uint64_t base, uint64_t *o
     for (; s < end; s++) {
         const int c = tolower((unsigned char)*s);
         const uint64_t digit = (uint64_t)(c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : 99);
-        if (digit >= base || __builtin_mul_overflow(value, base, &value) || __builtin_add_overflow(value, digit, &value))
+        if (digit >= base || __builtin_mul_overflow(value, base, &value) ||
+            __builtin_add_overflow(value, digit, &value))
             return false;
     }
     *out = value;
     return true;
 }
 
-bool spw__alloc_log_number(const char *s, const char *end, uint64_t *out)
+bool spw__form_number(const char *s, const char *end, uint64_t *out)
 {
     return to_number(s, end, 10, out);
 }
 
-bool spw__alloc_log_hexadecimal(const char *s, const char *end, uint64_t *out)
+bool spw__form_hexadecimal(const char *s, const char *end, uint64_t *out)
 {
     const bool prefix = end - s > 2 && s[0] == '0' && (s[1] == 'x' || s[1] == 'X');
     return to_number(prefix ? s + 2 : s, end, 16, out);
@@ -160,13 +161,13 @@ static int end_block(struct reader *r, struct slot *slot)
     return add_op(r, block * 2 + 1);
 }
 
-static int begin_block(struct reader *r, const struct spw__alloc_log_line *line, uint64_t pointer, uint64_t bytes)
+static int begin_block(struct reader *r, const struct spw__form_line *line, uint64_t pointer, uint64_t bytes)
 {
     struct slot *slot;
     size_t room = r->sizes_room;
     if (pointer == 0)
         return bytes == 0 ? SPW_OK
-                          : spw__alloc_log_expected(line, line->end, "a pointer that is not null for an allocation of bytes");
+                          : spw__form_expected(line, line->end, "a pointer that is not null for an allocation of bytes");
     int rc = take_slot(r, pointer, &slot);
     if (rc == SPW_OK && bytes == 0) {
         slot->zeros++;
@@ -210,7 +211,7 @@ static int free_pointer(struct reader *r, uint64_t pointer, bool may_be_known)
 }
 
 /* A reallocation may have logged the allocation and the free it is made of: only what is missing is done. */
-static int reallocate(struct reader *r, const struct spw__alloc_log_line *line, const struct spw__alloc_log_record *record)
+static int reallocate(struct reader *r, const struct spw__form_line *line, const struct spw__form_record *record)
 {
     const int rc = free_pointer(r, record->old_pointer, true);
     const struct slot *slot = record->pointer && r->n_slots ? find(r, record->pointer) : NULL;
@@ -219,16 +220,16 @@ static int reallocate(struct reader *r, const struct spw__alloc_log_line *line, 
     return begin_block(r, line, record->pointer, record->bytes);
 }
 
-static int apply(struct reader *r, const struct spw__alloc_log_line *line, const struct spw__alloc_log_record *record)
+static int apply(struct reader *r, const struct spw__form_line *line, const struct spw__form_record *record)
 {
-    r->log.events += record->kind != SPW__ALLOC_LOG_NOTHING && record->kind != SPW__ALLOC_LOG_FREE_ECHO;
+    r->log.events += record->kind != SPW__FORM_NOTHING && record->kind != SPW__FORM_FREE_ECHO;
     switch (record->kind) {
-    case SPW__ALLOC_LOG_NOTHING: return SPW_OK;
-    case SPW__ALLOC_LOG_ALLOC: return begin_block(r, line, record->pointer, record->bytes);
-    case SPW__ALLOC_LOG_FREE: return free_pointer(r, record->pointer, false);
-    case SPW__ALLOC_LOG_FREE_ECHO: return free_pointer(r, record->pointer, true);
-    case SPW__ALLOC_LOG_REALLOC: return reallocate(r, line, record);
-    case SPW__ALLOC_LOG_FAILURE: r->log.logged_failures++; return SPW_OK;
+    case SPW__FORM_NOTHING: return SPW_OK;
+    case SPW__FORM_ALLOC: return begin_block(r, line, record->pointer, record->bytes);
+    case SPW__FORM_FREE: return free_pointer(r, record->pointer, false);
+    case SPW__FORM_FREE_ECHO: return free_pointer(r, record->pointer, true);
+    case SPW__FORM_REALLOC: return reallocate(r, line, record);
+    case SPW__FORM_FAILURE: r->log.logged_failures++; return SPW_OK;
     }
     return SPW_EINVAL;
 }
@@ -236,7 +237,7 @@ static int apply(struct reader *r, const struct spw__alloc_log_line *line, const
 /* Lines */
 
 /* Whether a record is about the place that is read; without a wish, the first one named is that place. */
-static int choose_place(struct reader *r, const struct spw__alloc_log_line *line, const struct spw__alloc_log_record *record,
+static int choose_place(struct reader *r, const struct spw__form_line *line, const struct spw__form_record *record,
                         bool *chosen)
 {
     *chosen = true;
@@ -252,9 +253,9 @@ static int choose_place(struct reader *r, const struct spw__alloc_log_line *line
     return SPW_OK;
 }
 
-static int read_line(struct reader *r, const struct spw__alloc_log_line *line)
+static int read_line(struct reader *r, const struct spw__form_line *line)
 {
-    struct spw__alloc_log_record record = {.kind = SPW__ALLOC_LOG_NOTHING};
+    struct spw__form_record record = {.kind = SPW__FORM_NOTHING};
     bool chosen = true;
     if (line->start == line->end || *line->start == '#')
         return SPW_OK;
@@ -263,7 +264,7 @@ static int read_line(struct reader *r, const struct spw__alloc_log_line *line)
             if (forms[i]->is_first(line))
                 r->form = forms[i];
         if (!r->form)
-            return spw__alloc_log_expected(line, line->start, "a header (Thread,Time,Action,Pointer,Size,Stream or "
+            return spw__form_expected(line, line->start, "a header (Thread,Time,Action,Pointer,Size,Stream or "
                                      "time_ns,thread,action,place,block,bytes) or a JSON object");
         r->log.form = r->form->name;
         if (r->form->has_header)
@@ -279,7 +280,7 @@ static int read_lines(struct reader *r, FILE *file)
 {
     char *text = NULL;
     size_t room = 0;
-    struct spw__alloc_log_line line = {.number = 0};
+    struct spw__form_line line = {.number = 0};
     int rc = SPW_OK;
     ssize_t length;
     while (rc == SPW_OK && (length = getline(&text, &room, file)) >= 0) {
@@ -287,7 +288,7 @@ static int read_lines(struct reader *r, FILE *file)
             length--;
         if (length > 0 && text[length - 1] == '\r')
             length--;
-        line = (struct spw__alloc_log_line){text, text + length, line.number + 1};
+        line = (struct spw__form_line){text, text + length, line.number + 1};
         rc = read_line(r, &line);
     }
     if (rc == SPW_OK && ferror(file))

@@ -1,5 +1,5 @@
-/* The forms of an allocation log, one line at a time: what alloc_log.c asks of alloc_log_csv.c and alloc_log_json.c. For
- * these files only. */
+/* The forms of an allocation log, one line at a time: what alloc_log.c asks of alloc_log_csv.c and alloc_log_json.c.
+ * For these files only. */
 #ifndef SPW_POOL_REPLAY_ALLOC_LOG_FORM_H
 #define SPW_POOL_REPLAY_ALLOC_LOG_FORM_H
 
@@ -10,20 +10,20 @@
 #include <spillway/error.h>
 
 /* A line without its end. Not terminated. */
-struct spw__alloc_log_line {
+struct spw__form_line {
     const char *start;
     const char *end;
     size_t number; /* counted from 1 */
 };
 
-struct spw__alloc_log_record {
+struct spw__form_record {
     enum {
-        SPW__ALLOC_LOG_NOTHING,
-        SPW__ALLOC_LOG_ALLOC,
-        SPW__ALLOC_LOG_FREE,
-        SPW__ALLOC_LOG_FREE_ECHO, /* repeats a free that may have been logged already */
-        SPW__ALLOC_LOG_REALLOC,
-        SPW__ALLOC_LOG_FAILURE
+        SPW__FORM_NOTHING,
+        SPW__FORM_ALLOC,
+        SPW__FORM_FREE,
+        SPW__FORM_FREE_ECHO, /* repeats a free that may have been logged already */
+        SPW__FORM_REALLOC,
+        SPW__FORM_FAILURE
     } kind;
     uint64_t pointer;     /* 0: null */
     uint64_t old_pointer; /* of REALLOC */
@@ -32,23 +32,23 @@ struct spw__alloc_log_record {
     size_t place_length;
 };
 
-struct spw__alloc_log_form {
+struct spw__form {
     const char *name;
-    bool (*is_first)(const struct spw__alloc_log_line *line); /* whether a log of this form may begin with the line */
+    bool (*is_first)(const struct spw__form_line *line); /* whether a log of this form may begin with the line */
     bool has_header;                                    /* the first line is not a record */
-    int (*parse)(const struct spw__alloc_log_line *line, struct spw__alloc_log_record *record);
+    int (*parse)(const struct spw__form_line *line, struct spw__form_record *record);
 };
 
-extern const struct spw__alloc_log_form spw__alloc_log_rmm;
-extern const struct spw__alloc_log_form spw__alloc_log_rmm_old;
-extern const struct spw__alloc_log_form spw__alloc_log_own;
-extern const struct spw__alloc_log_form spw__alloc_log_umpire;
+extern const struct spw__form spw__form_rmm;
+extern const struct spw__form spw__form_rmm_old;
+extern const struct spw__form spw__form_own;
+extern const struct spw__form spw__form_umpire;
 
 /* SPW_EINVAL: "line N: expected <what>, found <what begins at where>". */
-int spw__alloc_log_expected(const struct spw__alloc_log_line *line, const char *where, const char *what);
+int spw__form_expected(const struct spw__form_line *line, const char *where, const char *what);
 
 /* All of [s, end) as a decimal number, or as a hexadecimal one behind 0x. False when it is none, or above 2^64 - 1. */
-bool spw__alloc_log_number(const char *s, const char *end, uint64_t *out);
-bool spw__alloc_log_hexadecimal(const char *s, const char *end, uint64_t *out); /* with or without 0x */
+bool spw__form_number(const char *s, const char *end, uint64_t *out);
+bool spw__form_hexadecimal(const char *s, const char *end, uint64_t *out); /* with or without 0x */
 
 #endif

@@ -10,7 +10,7 @@
 #define DEPTH_MAX 16
 
 struct cursor {
-    const struct spw__alloc_log_line *line;
+    const struct spw__form_line *line;
     const char *at;
 };
 
@@ -37,7 +37,7 @@ static bool is(const struct value *value, const char *word)
 
 static int expected(const struct cursor *c, const char *what)
 {
-    return spw__alloc_log_expected(c->line, c->at, what);
+    return spw__form_expected(c->line, c->at, what);
 }
 
 static void skip_spaces(struct cursor *c)
@@ -145,7 +145,7 @@ static int take_object(struct cursor *c, struct facts *facts, const struct value
 }
 
 /* The name of the event by its key alone, for lines that may not be JSON; empty when there is none. */
-static struct value event_of(const struct spw__alloc_log_line *line)
+static struct value event_of(const struct spw__form_line *line)
 {
     static const char key[] = "\"event\"";
     struct value name = {line->start, line->start};
@@ -160,31 +160,31 @@ static struct value event_of(const struct spw__alloc_log_line *line)
     return end ? (struct value){at + 1, end} : name;
 }
 
-static int get_pointer(const struct spw__alloc_log_line *line, const struct value *value, const char *what, uint64_t *out)
+static int get_pointer(const struct spw__form_line *line, const struct value *value, const char *what, uint64_t *out)
 {
     if (!value->start)
-        return spw__alloc_log_expected(line, line->end, what);
+        return spw__form_expected(line, line->end, what);
     if (is(value, "(nil)") || is(value, "nullptr")) {
         *out = 0;
         return SPW_OK;
     }
-    return spw__alloc_log_hexadecimal(value->start, value->end, out) ? SPW_OK : spw__alloc_log_expected(line, value->start, what);
+    return spw__form_hexadecimal(value->start, value->end, out) ? SPW_OK : spw__form_expected(line, value->start, what);
 }
 
-static int get_size(const struct spw__alloc_log_line *line, const struct facts *facts, uint64_t *out)
+static int get_size(const struct spw__form_line *line, const struct facts *facts, uint64_t *out)
 {
     if (!facts->size.start)
-        return spw__alloc_log_expected(line, line->end, "a payload with a size");
-    return spw__alloc_log_number(facts->size.start, facts->size.end, out)
+        return spw__form_expected(line, line->end, "a payload with a size");
+    return spw__form_number(facts->size.start, facts->size.end, out)
                ? SPW_OK
-               : spw__alloc_log_expected(line, facts->size.start, "a size in bytes");
+               : spw__form_expected(line, facts->size.start, "a size in bytes");
 }
 
-static int fill(const struct spw__alloc_log_line *line, const struct facts *facts, struct spw__alloc_log_record *record)
+static int fill(const struct spw__form_line *line, const struct facts *facts, struct spw__form_record *record)
 {
     int rc = SPW_OK;
     if (is(&facts->event, "deallocate")) {
-        record->kind = facts->has_result ? SPW__ALLOC_LOG_FREE_ECHO : SPW__ALLOC_LOG_FREE;
+        record->kind = facts->has_result ? SPW__FORM_FREE_ECHO : SPW__FORM_FREE;
         return get_pointer(line, &facts->pointer, "a payload with a memory_ptr", &record->pointer);
     }
     if (!is(&facts->event, "move"))
@@ -195,31 +195,31 @@ static int fill(const struct spw__alloc_log_line *line, const struct facts *fact
     if (rc != SPW_OK)
         return rc;
     if (is(&facts->event, "allocate")) {
-        record->kind = SPW__ALLOC_LOG_ALLOC;
+        record->kind = SPW__FORM_ALLOC;
         return SPW_OK;
     }
     rc = get_pointer(line, &facts->pointer, "a payload with a ptr", &record->old_pointer);
     if (is(&facts->event, "move")) {
         /* Where it went was logged as an allocation; that the old place was left is said here only. */
-        record->kind = record->pointer == record->old_pointer ? SPW__ALLOC_LOG_NOTHING : SPW__ALLOC_LOG_FREE_ECHO;
+        record->kind = record->pointer == record->old_pointer ? SPW__FORM_NOTHING : SPW__FORM_FREE_ECHO;
         record->pointer = record->old_pointer;
     } else {
-        record->kind = SPW__ALLOC_LOG_REALLOC;
+        record->kind = SPW__FORM_REALLOC;
     }
     return rc;
 }
 
-static int parse(const struct spw__alloc_log_line *line, struct spw__alloc_log_record *record)
+static int parse(const struct spw__form_line *line, struct spw__form_record *record)
 {
     struct cursor c = {line, line->start};
     const struct value event = event_of(line);
     struct facts facts = {.event = event};
     if (*line->start != '{')
-        return spw__alloc_log_expected(line, line->start, "a JSON object");
+        return spw__form_expected(line, line->start, "a JSON object");
     if (line->end[-1] != '}')
-        return spw__alloc_log_expected(line, line->end, "'}'");
+        return spw__form_expected(line, line->end, "'}'");
     if (event.start == event.end)
-        return spw__alloc_log_expected(line, line->start, "an object with an \"event\"");
+        return spw__form_expected(line, line->start, "an object with an \"event\"");
     const bool moves = is(&event, "move") && memmem(line->start, (size_t)(line->end - line->start), "\"result\"", 8);
     if (!moves && !is(&event, "allocate") && !is(&event, "deallocate") && !is(&event, "reallocate") &&
         !is(&event, "reallocate_ex"))
@@ -231,9 +231,9 @@ static int parse(const struct spw__alloc_log_line *line, struct spw__alloc_log_r
     return rc == SPW_OK ? fill(line, &facts, record) : rc;
 }
 
-static bool begins(const struct spw__alloc_log_line *line)
+static bool begins(const struct spw__form_line *line)
 {
     return *line->start == '{';
 }
 
-const struct spw__alloc_log_form spw__alloc_log_umpire = {"Umpire's JSON lines", begins, false, parse};
+const struct spw__form spw__form_umpire = {"Umpire's JSON lines", begins, false, parse};

@@ -307,14 +307,18 @@ int spw__payload_map(struct spw__payload *payload, spw_place place, uint32_t fla
 {
     const spw_wait_options *wait = options ? &options->wait : NULL;
     const uint64_t deadline_ns = spw__deadline_ns(payload->manager, wait);
+    struct spw__waitset *waits = &payload->manager->waits;
     struct spw__fetch *fetch = NULL;
-    bool fetched = false;
+    bool fetched = false, entered = false;
     int rc;
     *tier = place == SPW_PLACE_NONE ? SPW_TIER_HOST : SPW_PLACE_TIER(place);
     *address = 0;
     spw__mutex_lock(&payload->lock);
     while ((rc = look_locked(payload, place, flags, tier, address, &fetch)) == SPW_EAGAIN &&
            !(flags & SPW_MAP_NOWAIT && !fetch)) {
+        if (!entered)
+            spw__waitset_enter(waits);
+        entered = true;
         if (fetch) {
             fetched = true;
             spw__mutex_unlock(&payload->lock);
@@ -328,9 +332,11 @@ int spw__payload_map(struct spw__payload *payload, spw_place place, uint32_t fla
     }
     spw__mutex_unlock(&payload->lock);
     if (fetched) { /* other maps of this payload waited for the fetch to end */
-        spw__waitset_signal_object(&payload->manager->waits, payload);
+        spw__waitset_signal_object(waits, payload);
         spw__pressure_kick(payload->manager, SPW_TIER_HOST);
     }
+    if (entered)
+        spw__waitset_leave(waits);
     return rc;
 }
 

@@ -173,11 +173,20 @@ static bool choose_locked(struct spw_manager *manager, struct spw__tier *tier, s
     return false;
 }
 
+/* Attempts run under the wait lock and cannot let pools grow: what could still be given memory gets it here. */
+static void grow_for_waiters(struct spw_manager *manager, struct spw__tier *tier)
+{
+    const struct demand demand = look(manager, tier, 0);
+    if (demand.any && spw__tier_grow_for_all(tier, demand.least_bytes, demand.bytes))
+        spw__waitset_signal(&manager->waits, SPW__CHANNEL(tier->tier));
+}
+
 /* Evicts until no more victims are needed, can be found, or can be moved now. */
 static void pump(struct spw_manager *manager, spw_tier tier)
 {
     struct spw__victim victim;
     bool more = true;
+    grow_for_waiters(manager, spw__tier_of(manager, tier));
     while (more) {
         spw__mutex_lock(&manager->pressure[tier].lock);
         more = choose_locked(manager, spw__tier_of(manager, tier), &victim);
@@ -263,9 +272,6 @@ static int wait_for_room(struct spw__request *request, const spw_wait_options *w
     request->waiter = (struct spw__waiter){.attempt = attempt, .channels = channels_of(request),
                                            .deadline_ns = spw__deadline_ns(manager, wait),
                                            .cancel = wait ? wait->cancel : NULL};
-    /* Attempts run under the wait lock and cannot let pools grow: what could still be given memory gets it now. */
-    for (spw_tier tier = request->first; tier <= request->lowest; tier++)
-        spw__tier_grow_for(spw__tier_of(manager, tier), request->bytes);
     spw__wait_enqueue(&manager->waits, &request->waiter);
     spw__pressure_kick(manager, request->lowest);
     spw__core_count(manager, SPW__CORE_WAITS, 1);
@@ -275,6 +281,20 @@ static int wait_for_room(struct spw__request *request, const spw_wait_options *w
     if (rc != SPW_OK) /* who was not served must not leave the others' round open */
         spw__pressure_kick(manager, request->lowest);
     return rc;
+}
+
+/* Turns what ended a request into the error of the call, with its detail. */
+static int conclude(const struct spw__request *request, int rc)
+{
+    if (rc == SPW_OK)
+        return SPW_OK;
+    if (rc == SPW_ENOSPC || rc == SPW_EIO || rc == SPW_EDEVICE)
+        return fail_spill(request, rc);
+    if (rc == SPW_ETIMEDOUT) {
+        spw__core_count(request->manager, SPW__CORE_WAIT_TIMEOUTS, 1);
+        rc = request->failed == SPW_EFRAG ? SPW_EFRAG : SPW_ENOMEM;
+    }
+    return fail_request(request, rc);
 }
 
 int spw__request_run(struct spw__request *request, const spw_wait_options *wait)
@@ -287,15 +307,10 @@ int spw__request_run(struct spw__request *request, const spw_wait_options *wait)
         if (rc == SPW_EAGAIN)
             spw__waitset_signal(&manager->waits, channels_of(request));
     }
-    if (rc == SPW_EAGAIN && !request->nowait)
-        rc = wait_for_room(request, wait);
-    if (rc == SPW_OK)
-        return SPW_OK;
-    if (rc == SPW_ENOSPC || rc == SPW_EIO || rc == SPW_EDEVICE)
-        return fail_spill(request, rc);
-    if (rc == SPW_ETIMEDOUT) {
-        spw__core_count(manager, SPW__CORE_WAIT_TIMEOUTS, 1);
-        rc = request->failed == SPW_EFRAG ? SPW_EFRAG : SPW_ENOMEM;
-    }
-    return fail_request(request, rc);
+    if (rc != SPW_EAGAIN || request->nowait)
+        return conclude(request, rc);
+    spw__waitset_enter(&manager->waits);
+    rc = conclude(request, wait_for_room(request, wait));
+    spw__waitset_leave(&manager->waits);
+    return rc;
 }

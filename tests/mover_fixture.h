@@ -1,7 +1,7 @@
-/* What the mover's tests share: a mover with a disk store in a fresh folder, a simulated device and a small staging, and
- * jobs, which are moves that remember how they ended. Include once; every test runs in a process of its own. */
-#ifndef SPW_TESTS_MOVER_RIG_H
-#define SPW_TESTS_MOVER_RIG_H
+/* What the mover's tests share: a mover with a disk store in a fresh folder, a simulated device and a small staging,
+ * and jobs, which are moves that remember how they ended. Each test runs in a process of its own (Check forks). */
+#ifndef SPW_TESTS_MOVER_FIXTURE_H
+#define SPW_TESTS_MOVER_FIXTURE_H
 
 #include <check.h>
 #include <errno.h>
