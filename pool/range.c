@@ -1,8 +1,13 @@
-/* Range allocator: two-level segregated fit over offsets, bookkeeping apart from what is managed.
+/* Range allocator: nodes in address order, and what happens to them.
  *
- *     recycled --take_node--> (alloc, split, grow) --> live <--> free --drop_node (coalescing)--> recycled
+ *     recycled --take_nodes--> (carve, split) --> live <--give, carve--> hole
+ *        ^                                         |  ^
+ *        |                      free in the window |  | claim_take, claim_drop
+ *        +-- unlink (coalescing) --+               v  |
+ *                                                claimed
  *
- * Neighbours: range_layout.h (nodes and bins), range_check.c (the expensive check), pool/base/meta (memory of nodes).
+ * Neighbours: range_layout.h (nodes), range_bins.h and range_bins.c (the default choice among holes), range_tree.c (the
+ * address-ordered one), range_window.c (windows), range_check.c (the expensive check), pool/base/meta (memory of nodes).
  * Users: memory pools, spill files.
  */
 #include "pool/range.h"
@@ -11,13 +16,14 @@
 #include <string.h>
 
 #include "pool/base/error.h"
+#include "pool/range_bins.h"
 #include "pool/range_layout.h"
 
-/* How many holes of one bin are compared for the smallest that fits. */
-#define CANDIDATES 8u
-#define EVERY UINT32_MAX
+#define HOLE_BITS_BYTES (SEGMENT_NODES / 8)
 
-static struct node *live_node(const struct spw__range *range, uint32_t index)
+/* Nodes: segments, recycling, address order */
+
+struct node *spw__range_live(const struct spw__range *range, uint32_t index)
 {
     if (index / SEGMENT_NODES >= range->n_segments)
         return NULL;
@@ -25,23 +31,40 @@ static struct node *live_node(const struct spw__range *range, uint32_t index)
     return node->free_next == TAG_LIVE ? node : NULL;
 }
 
-/* Nodes: segments, recycling */
-
 static int make_segment_room(struct spw__range *range)
 {
     const uint32_t room = range->segments_room ? range->segments_room * 2 : 8;
-    struct node **table = spw__meta_alloc(range->meta, room * sizeof(struct node *));
-    if (!table)
+    struct node **table = spw__meta_alloc(range->meta, room * sizeof *table);
+    uint64_t *bits = table ? spw__meta_alloc(range->meta, room * HOLE_BITS_BYTES) : NULL;
+    if (!bits) {
+        spw__meta_free(range->meta, table, room * sizeof *table);
         return SPW_ENOMETA;
-    if (range->n_segments)
-        memcpy(table, range->segments, range->n_segments * sizeof(struct node *));
-    spw__meta_free(range->meta, range->segments, range->segments_room * sizeof(struct node *));
+    }
+    if (range->n_segments) {
+        memcpy(table, range->segments, range->n_segments * sizeof *table);
+        memcpy(bits, range->hole_bits, range->n_segments * HOLE_BITS_BYTES);
+    }
+    spw__meta_free(range->meta, range->segments, range->segments_room * sizeof *table);
+    spw__meta_free(range->meta, range->hole_bits, range->segments_room * HOLE_BITS_BYTES);
     range->segments = table;
+    range->hole_bits = bits;
     range->segments_room = room;
     return SPW_OK;
 }
 
-static void recycle(struct spw__range *range, uint32_t index)
+static int make_segment(struct spw__range *range)
+{
+    struct node *segment = NULL;
+    if (range->n_segments < SEGMENTS_MAX &&
+        (range->n_segments < range->segments_room || make_segment_room(range) == SPW_OK))
+        segment = spw__meta_alloc(range->meta, SEGMENT_NODES * sizeof(struct node));
+    if (!segment)
+        return spw__fail(SPW_ENOMETA, "no metadata memory for %u more range nodes; raise meta=", SEGMENT_NODES);
+    range->segments[range->n_segments++] = segment;
+    return SPW_OK;
+}
+
+void spw__range_recycle(struct spw__range *range, uint32_t index)
 {
     struct node *node = at(range, index);
     node->free_next = TAG_RECYCLED;
@@ -49,215 +72,195 @@ static void recycle(struct spw__range *range, uint32_t index)
     range->recycled = index;
 }
 
-static int take_node(struct spw__range *range, uint32_t *out)
+int spw__range_take_nodes(struct spw__range *range, uint32_t *nodes, unsigned count)
 {
-    if (range->recycled == NONE) {
-        struct node *segment = NULL;
-        if (range->n_segments < SEGMENTS_MAX &&
-            (range->n_segments < range->segments_room || make_segment_room(range) == SPW_OK))
-            segment = spw__meta_alloc(range->meta, SEGMENT_NODES * sizeof(struct node));
-        if (!segment)
-            return spw__fail(SPW_ENOMETA, "no metadata memory for %u more range nodes; raise meta=", SEGMENT_NODES);
-        range->segments[range->n_segments++] = segment;
-        for (uint32_t i = SEGMENT_NODES; i-- > 0;)
-            recycle(range, (range->n_segments - 1) * SEGMENT_NODES + i);
+    for (unsigned i = 0; i < count; i++) {
+        nodes[i] = range->recycled;
+        if (nodes[i] != NONE) {
+            range->recycled = at(range, nodes[i])->next;
+            continue;
+        }
+        const int rc = range->fresh == range->n_segments * SEGMENT_NODES ? make_segment(range) : SPW_OK;
+        if (rc != SPW_OK) {
+            while (i-- > 0)
+                spw__range_recycle(range, nodes[i]);
+            return rc;
+        }
+        nodes[i] = range->fresh++;
     }
-    *out = range->recycled;
-    range->recycled = at(range, *out)->next;
     return SPW_OK;
 }
 
-/* Puts a new live node behind index (NONE: as the only one) in address order. */
-static struct node *link_after(struct spw__range *range, uint32_t index, uint32_t fresh, uint64_t offset,
-                               uint64_t bytes)
+/* Puts a new live node between two neighbours in address order (NONE: an end). Writes to them, but reads nothing from
+ * them: they need not be near. */
+void spw__range_link(struct spw__range *range, uint32_t prev, uint32_t next, uint32_t fresh, uint64_t offset,
+                     uint64_t bytes)
 {
-    struct node *node = at(range, fresh);
-    const uint32_t next = index == NONE ? NONE : at(range, index)->next;
-    *node = (struct node){offset, bytes, index, next, NONE, TAG_LIVE};
+    *at(range, fresh) = (struct node){.offset = offset, .bytes = bytes, .prev = prev, .next = next,
+                                      .free_next = TAG_LIVE};
     range->n_nodes++;
-    if (index == NONE)
+    if (prev == NONE)
         range->first = fresh;
     else
-        at(range, index)->next = fresh;
+        at(range, prev)->next = fresh;
     if (next == NONE)
         range->last = fresh;
     else
         at(range, next)->prev = fresh;
-    return node;
 }
 
-/* Merges a node that is in no bin into the one before it in address order. */
-static void drop_node(struct spw__range *range, uint32_t index)
+void spw__range_unlink(struct spw__range *range, uint32_t index)
 {
     const struct node *node = at(range, index);
-    at(range, node->prev)->bytes += node->bytes;
-    at(range, node->prev)->next = node->next;
+    if (node->prev == NONE)
+        range->first = node->next;
+    else
+        at(range, node->prev)->next = node->next;
     if (node->next == NONE)
         range->last = node->prev;
     else
         at(range, node->next)->prev = node->prev;
-    if (range->lowest == index)
-        range->lowest = node->prev;
     range->n_nodes--;
-    recycle(range, index);
+    spw__range_recycle(range, index);
 }
 
-/* Bins */
+/* Holes */
 
-/* First bin at or above bin that is not empty; BINS when there is none. */
-static uint32_t next_bin(const struct spw__range *range, uint32_t bin)
+static inline void insert_hole(struct spw__range *range, uint32_t index)
 {
-    unsigned level = bin / SUBS;
-    if (level >= LEVELS)
-        return BINS;
-    const uint32_t subs = range->subs[level] & (UINT32_MAX << (bin % SUBS));
-    if (subs)
-        return level * SUBS + (unsigned)__builtin_ctz(subs);
-    const uint64_t levels = range->levels & ~((UINT64_C(2) << level) - 1);
-    if (!levels)
-        return BINS;
-    level = (unsigned)__builtin_ctzll(levels);
-    return level * SUBS + (unsigned)__builtin_ctz(range->subs[level]);
-}
-
-static void insert_free(struct spw__range *range, uint32_t index)
-{
-    struct node *node = at(range, index);
-    const uint32_t bin = bin_of(range, node->bytes);
-    node->free_prev = NONE;
-    node->free_next = range->bins[bin];
-    if (node->free_next != NONE)
-        at(range, node->free_next)->free_prev = index;
-    range->bins[bin] = index;
-    range->subs[bin / SUBS] |= UINT32_C(1) << (bin % SUBS);
-    range->levels |= UINT64_C(1) << (bin / SUBS);
-    if (range->total_free == 0 || (range->largest != NONE && node->bytes > at(range, range->largest)->bytes))
+    const uint64_t bytes = at(range, index)->bytes;
+    range->n_holes++;
+    range->hole_bits[index / 64] |= UINT64_C(1) << index % 64;
+    if (range->address_ordered) {
+        spw__tree_insert(range, index);
+        return;
+    }
+    bins_insert(range, index);
+    if (bytes > range->largest_bytes) {
+        range->largest_bytes = bytes;
         range->largest = index;
-    if (range->lowest == NONE || node->offset < at(range, range->lowest)->offset)
-        range->lowest = index;
+    }
+}
+
+/* Takes a hole out of its bin or the tree; its node is live then. */
+static inline void remove_hole(struct spw__range *range, uint32_t index)
+{
+    range->n_holes--;
+    range->hole_bits[index / 64] &= ~(UINT64_C(1) << index % 64);
+    if (range->address_ordered) {
+        spw__tree_remove(range, index);
+    } else {
+        bins_remove(range, index);
+        if (index == range->largest) {
+            range->largest = NONE;
+            range->largest_bytes = range->n_holes ? UINT64_MAX : 0;
+        }
+    }
+    at(range, index)->free_next = TAG_LIVE;
+}
+
+/* A hole's new extent. Most holes change their bin, but not large ones that lose or gain a little. */
+static inline void reshape_hole(struct spw__range *range, uint32_t index, uint64_t offset, uint64_t bytes)
+{
+    struct node *hole = at(range, index);
+    if (!range->address_ordered && bin_of(range, hole->bytes) == bin_of(range, bytes) && index != range->largest &&
+        bytes <= range->largest_bytes) {
+        bins_reshape(range, index, offset, bytes);
+        return;
+    }
+    remove_hole(range, index);
+    hole->offset = offset;
+    hole->bytes = bytes;
+    insert_hole(range, index);
+}
+
+static uint64_t largest_hole(const struct spw__range *range)
+{
+    uint32_t largest = range->root;
+    if (range->address_ordered)
+        return largest == NONE ? 0 : at(range, largest)->bytes;
+    return range->largest_bytes != UINT64_MAX ? range->largest_bytes : spw__bins_largest(range, &largest);
+}
+
+int spw__range_carve(struct spw__range *range, uint32_t index, uint64_t start, uint64_t bytes, uint32_t *out)
+{
+    struct node *hole = index == NONE ? NULL : at(range, index);
+    const uint64_t before = start - (hole ? hole->offset : range->top);
+    const uint64_t behind = hole ? hole->bytes - before - bytes : 0;
+    uint32_t fresh[2] = {NONE, NONE};
+    const int rc = spw__range_take_nodes(range, fresh, hole ? (before > 0 ? 1u : 0u) + (behind > 0 ? 1u : 0u) : before > 0 ? 2 : 1);
+    if (rc != SPW_OK)
+        return rc;
+    range->total_free -= bytes;
+    *out = fresh[0];
+    if (!hole) {
+        if (before) {
+            spw__range_link(range, range->last, NONE, fresh[1], range->top, before);
+            insert_hole(range, fresh[1]);
+        }
+        spw__range_link(range, range->last, NONE, fresh[0], start, bytes);
+        range->top = start + bytes;
+        if (range->top > range->high)
+            range->high = range->top;
+    } else if (before) {
+        reshape_hole(range, index, hole->offset, before);
+        spw__range_link(range, index, hole->next, fresh[0], start, bytes);
+        if (behind) {
+            spw__range_link(range, fresh[0], at(range, fresh[0])->next, fresh[1], start + bytes, behind);
+            insert_hole(range, fresh[1]);
+        }
+    } else if (behind) {
+        spw__range_link(range, hole->prev, index, fresh[0], start, bytes);
+        reshape_hole(range, index, start + bytes, behind);
+    } else {
+        remove_hole(range, index);
+        *out = index;
+    }
+    return SPW_OK;
+}
+
+/* A live node at the end, and the hole before it, become part of what lies behind the last node. */
+static void give_to_end(struct spw__range *range, uint32_t index)
+{
+    const uint32_t prev = at(range, index)->prev;
+    if (prev != NONE && is_hole(range, prev)) {
+        remove_hole(range, prev);
+        spw__range_unlink(range, index);
+        index = prev;
+    }
+    range->top = at(range, index)->offset;
+    spw__range_unlink(range, index);
+}
+
+uint32_t spw__range_give(struct spw__range *range, uint32_t index)
+{
+    const struct node *node = at(range, index);
+    const uint32_t prev = node->prev, next = node->next;
     range->total_free += node->bytes;
-    range->n_free++;
-}
-
-/* Takes a free node out of its bin and makes it live. */
-static void remove_free(struct spw__range *range, uint32_t index)
-{
-    struct node *node = at(range, index);
-    const uint32_t bin = bin_of(range, node->bytes);
-    if (node->free_next != NONE)
-        at(range, node->free_next)->free_prev = node->free_prev;
-    if (node->free_prev != NONE)
-        at(range, node->free_prev)->free_next = node->free_next;
-    else
-        range->bins[bin] = node->free_next;
-    if (range->bins[bin] == NONE) {
-        range->subs[bin / SUBS] &= ~(UINT32_C(1) << (bin % SUBS));
-        if (!range->subs[bin / SUBS])
-            range->levels &= ~(UINT64_C(1) << (bin / SUBS));
-    }
-    node->free_next = TAG_LIVE;
-    if (range->largest == index)
-        range->largest = NONE;
-    range->total_free -= node->bytes;
-    range->n_free--;
-}
-
-static uint32_t find_largest(const struct spw__range *range)
-{
-    uint32_t largest = range->largest;
-    if (largest != NONE || !range->levels)
-        return largest;
-    const unsigned level = 63u - (unsigned)__builtin_clzll(range->levels);
-    const uint32_t bin = level * SUBS + 31u - (unsigned)__builtin_clz(range->subs[level]);
-    largest = range->bins[bin];
-    for (uint32_t i = at(range, largest)->free_next; level > 1 && i != NONE; i = at(range, i)->free_next)
-        if (at(range, i)->bytes > at(range, largest)->bytes)
-            largest = i;
-    return largest;
-}
-
-/* Search */
-
-static uint64_t aligned_up(uint64_t offset, uint64_t align)
-{
-    return (offset + align - 1) & ~(align - 1);
-}
-
-static bool fits(const struct node *hole, uint64_t bytes, uint64_t align)
-{
-    return aligned_up(hole->offset, align) + bytes <= hole->offset + hole->bytes;
-}
-
-/* Whether no hole has as many bytes. Asked only when the cheap looks found nothing: it may walk a bin. */
-static bool hopeless(struct spw__range *range, uint64_t bytes)
-{
-    range->largest = find_largest(range);
-    return range->largest == NONE || bytes > at(range, range->largest)->bytes;
-}
-
-/* The smallest hole that fits among the first `tries` of a bin. */
-static uint32_t best_of_bin(const struct spw__range *range, uint32_t bin, uint64_t bytes, uint64_t align,
-                            uint32_t tries)
-{
-    uint32_t best = NONE;
-    for (uint32_t i = range->bins[bin]; i != NONE && tries > 0; i = at(range, i)->free_next, tries--) {
-        const struct node *hole = at(range, i);
-        if (!fits(hole, bytes, align) || (best != NONE && hole->bytes >= at(range, best)->bytes))
-            continue;
-        best = i;
-        if (hole->bytes == bytes)
-            break;
-    }
-    return best;
-}
-
-/* Good fit. A look at the bin of the size itself serves sizes like 2^k + 64, which would otherwise skip the holes that
- * they left behind; then the first bin whose every hole fits; and only when there is none, every hole that might. */
-static uint32_t find_good(struct spw__range *range, uint64_t bytes, uint64_t align)
-{
-    const uint32_t own = bin_of(range, bytes);
-    const uint32_t last = bin_of(range, bytes + align - (UINT64_C(1) << range->shift));
-    uint32_t found = best_of_bin(range, own, bytes, align, CANDIDATES);
-    if (found != NONE)
-        return found;
-    uint32_t bin = next_bin(range, last + 1);
-    if (bin < BINS)
-        return best_of_bin(range, bin, bytes, align, CANDIDATES);
-    if (hopeless(range, bytes))
+    if (next == NONE) {
+        give_to_end(range, index);
         return NONE;
-    for (bin = next_bin(range, own); bin < BINS && found == NONE; bin = next_bin(range, bin + 1))
-        found = best_of_bin(range, bin, bytes, align, EVERY);
-    return found;
-}
-
-static uint32_t lowest_of_bins(const struct spw__range *range, uint64_t bytes, uint64_t align)
-{
-    uint32_t best = NONE;
-    for (uint32_t bin = next_bin(range, bin_of(range, bytes)); bin < BINS; bin = next_bin(range, bin + 1))
-        for (uint32_t i = range->bins[bin]; i != NONE; i = at(range, i)->free_next)
-            if (fits(at(range, i), bytes, align) && (best == NONE || at(range, i)->offset < at(range, best)->offset))
-                best = i;
-    return best;
-}
-
-/* First fit, by the shorter way: comparing all holes that may fit, or walking up the addresses from the first hole,
- * where one node in n_nodes / n_free is a hole. (Free and alloc in a full range of 100 000 equal extents: 0.2 us
- * instead of 53.) */
-static uint32_t find_lowest(struct spw__range *range, uint64_t bytes, uint64_t align)
-{
-    if ((uint64_t)range->n_free * range->n_free <= range->n_nodes)
-        return lowest_of_bins(range, bytes, align);
-    uint32_t i = range->lowest;
-    while (i != NONE && !is_free(at(range, i)))
-        i = at(range, i)->next;
-    range->lowest = i;
-    if (i == NONE || fits(at(range, i), bytes, align))
-        return i;
-    if (next_bin(range, bin_of(range, bytes) + 1) == BINS && hopeless(range, bytes))
-        return NONE;
-    while (i != NONE && !(is_free(at(range, i)) && fits(at(range, i), bytes, align)))
-        i = at(range, i)->next;
-    return i;
+    }
+    const bool next_is_hole = is_hole(range, next);
+    if (prev != NONE && is_hole(range, prev)) {
+        uint64_t bytes = at(range, prev)->bytes + node->bytes;
+        if (next_is_hole) {
+            bytes += at(range, next)->bytes;
+            remove_hole(range, next);
+            spw__range_unlink(range, next);
+        }
+        spw__range_unlink(range, index);
+        reshape_hole(range, prev, at(range, prev)->offset, bytes);
+        return prev;
+    }
+    if (!next_is_hole) {
+        insert_hole(range, index);
+        return index;
+    }
+    const uint64_t bytes = node->bytes + at(range, next)->bytes;
+    spw__range_unlink(range, index);
+    reshape_hole(range, next, node->offset, bytes);
+    return next;
 }
 
 /* Life cycle */
@@ -272,11 +275,9 @@ int spw__range_create(uint64_t size, uint32_t granularity, bool address_ordered,
     if (!range)
         return spw__fail(SPW_ENOMETA, "no metadata memory for a range; raise meta=");
     range->meta = meta;
-    range->recycled = range->first = range->last = range->lowest = range->largest = NONE;
+    range->recycled = range->first = range->last = range->largest = range->root = NONE;
     range->shift = (unsigned)__builtin_ctz(granularity);
     range->address_ordered = address_ordered;
-    for (uint32_t i = 0; i < BINS; i++)
-        range->bins[i] = NONE;
     const int rc = spw__range_grow(range, size);
     if (rc != SPW_OK) {
         spw__range_destroy(range);
@@ -293,7 +294,28 @@ void spw__range_destroy(struct spw__range *range)
     for (uint32_t i = 0; i < range->n_segments; i++)
         spw__meta_free(range->meta, range->segments[i], SEGMENT_NODES * sizeof(struct node));
     spw__meta_free(range->meta, range->segments, range->segments_room * sizeof(struct node *));
+    spw__meta_free(range->meta, range->hole_bits, range->segments_room * HOLE_BITS_BYTES);
+    spw__meta_free(range->meta, range->bins, range->n_bins * sizeof *range->bins);
     spw__meta_free(range->meta, range, sizeof *range);
+}
+
+/* Bins for holes of up to size bytes. */
+static int make_bins(struct spw__range *range, uint64_t size)
+{
+    const uint32_t count = (bin_of(range, size) / SUBS + 1) * SUBS;
+    if (range->address_ordered || count <= range->n_bins)
+        return SPW_OK;
+    struct bin *bins = spw__meta_alloc(range->meta, count * sizeof *bins);
+    if (!bins)
+        return spw__fail(SPW_ENOMETA, "no metadata memory for the bins of a range; raise meta=");
+    if (range->n_bins)
+        memcpy(bins, range->bins, range->n_bins * sizeof *bins);
+    for (uint32_t i = range->n_bins; i < count; i++)
+        bins[i].head = NONE;
+    spw__meta_free(range->meta, range->bins, range->n_bins * sizeof *bins);
+    range->bins = bins;
+    range->n_bins = count;
+    return SPW_OK;
 }
 
 int spw__range_grow(struct spw__range *range, uint64_t new_size)
@@ -301,61 +323,45 @@ int spw__range_grow(struct spw__range *range, uint64_t new_size)
     const uint64_t size = new_size >> range->shift << range->shift;
     if (size < range->size || size > MAX_SIZE)
         return spw__fail(SPW_EINVAL, "a range of %" PRIu64 " bytes cannot grow to %" PRIu64, range->size, new_size);
-    const uint64_t more = size - range->size;
-    if (more == 0)
-        return SPW_OK;
-    uint32_t index = range->last;
-    if (index != NONE && is_free(at(range, index))) {
-        remove_free(range, index);
-        at(range, index)->bytes += more;
-    } else {
-        const int rc = take_node(range, &index);
-        if (rc != SPW_OK)
-            return rc;
-        link_after(range, range->last, index, range->size, more);
-    }
-    insert_free(range, index);
+    const int rc = make_bins(range, size);
+    if (rc != SPW_OK)
+        return rc;
+    range->total_free += size - range->size;
     range->size = size;
     return SPW_OK;
 }
 
 /* Operations */
 
-/* Carves [start, start + bytes) out of a free node; what lies before and behind it stays free. */
-static int carve(struct spw__range *range, uint32_t hole_index, uint64_t start, uint64_t bytes, uint32_t *out)
+/* A last look into the bins whose holes may fit, at every hole, before the answer is "fragmented". */
+static uint32_t find_hidden(struct spw__range *range, uint64_t bytes, uint64_t align)
 {
-    struct node *hole = at(range, hole_index);
-    const uint64_t before = start - hole->offset;
-    const uint64_t behind = hole->bytes - before - bytes;
-    uint32_t front = NONE, back = NONE;
-    int rc = before ? take_node(range, &front) : SPW_OK;
-    if (rc == SPW_OK && behind)
-        rc = take_node(range, &back);
-    if (rc != SPW_OK) {
-        if (front != NONE)
-            recycle(range, front);
-        return rc;
-    }
-    remove_free(range, hole_index);
-    *out = hole_index;
-    if (before) {
-        link_after(range, hole_index, front, start, hole->bytes - before);
-        hole->bytes = before;
-        insert_free(range, hole_index);
-        *out = front;
-    }
-    if (behind) {
-        at(range, *out)->bytes = bytes;
-        link_after(range, *out, back, start + bytes, behind);
-        insert_free(range, back);
-    }
-    return SPW_OK;
+    if (range->largest_bytes == UINT64_MAX)
+        range->largest_bytes = spw__bins_largest(range, &range->largest);
+    return bytes > range->largest_bytes ? NONE : spw__bins_find_hidden(range, bytes, align, EVERY);
+}
+
+/* Chooses a hole, or NONE with *behind for the space behind the last node, or NONE when nothing fits. Old space goes
+ * before new. */
+static uint32_t find(struct spw__range *range, uint64_t bytes, uint64_t align, bool *behind)
+{
+    uint32_t hole;
+    *behind = fits_behind(range, bytes, align);
+    if (range->address_ordered)
+        return spw__tree_find(range, bytes, align);
+    hole = bins_find(range, bytes, align);
+    if (hole != NONE || range->n_holes <= FEW_HOLES)
+        return hole;
+    if (aligned_up(range->top, align) + bytes > range->high)
+        hole = spw__bins_find_hidden(range, bytes, align, LAST_TRIES);
+    return hole != NONE || *behind ? hole : find_hidden(range, bytes, align);
 }
 
 /* "Not now" (ENOMEM, EFRAG) is an everyday answer on the way from pool to pool: whoever asked writes the detail. */
-int spw__range_alloc(struct spw__range *range, uint64_t bytes, uint64_t align, uint32_t *node, uint64_t *offset)
+__attribute__((flatten)) int spw__range_alloc(struct spw__range *range, uint64_t bytes, uint64_t align, uint32_t *node, uint64_t *offset)
 {
     const uint64_t grain = UINT64_C(1) << range->shift;
+    bool behind;
     if ((align & (align - 1)) != 0)
         return spw__fail(SPW_EINVAL, "an alignment of %" PRIu64 " is not a power of two", align);
     if (align < grain)
@@ -367,48 +373,41 @@ int spw__range_alloc(struct spw__range *range, uint64_t bytes, uint64_t align, u
     if (bytes > range->total_free)
         return SPW_ENOMEM;
     bytes = aligned_up(bytes, grain);
-    const uint32_t hole = range->address_ordered ? find_lowest(range, bytes, align) : find_good(range, bytes, align);
-    if (hole == NONE)
+    const uint32_t hole = find(range, bytes, align, &behind);
+    if (hole == NONE && !behind)
         return SPW_EFRAG;
-    const uint64_t start = aligned_up(at(range, hole)->offset, align);
-    const int rc = carve(range, hole, start, bytes, node);
+    const uint64_t start = aligned_up(hole == NONE ? range->top : at(range, hole)->offset, align);
+    const int rc = spw__range_carve(range, hole, start, bytes, node);
     if (rc == SPW_OK)
         *offset = start;
     return rc;
 }
 
-int spw__range_free(struct spw__range *range, uint32_t index)
+__attribute__((flatten)) int spw__range_free(struct spw__range *range, uint32_t index)
 {
-    struct node *node = live_node(range, index);
+    struct node *node = spw__range_live(range, index);
     if (!node)
         return spw__fail(SPW_EBADHANDLE, "range node %" PRIu32 " is not a live allocation", index);
-    const uint32_t next = node->next;
-    if (next != NONE && is_free(at(range, next))) {
-        remove_free(range, next);
-        drop_node(range, next);
-    }
-    const uint32_t prev = node->prev;
-    if (prev != NONE && is_free(at(range, prev))) {
-        remove_free(range, prev);
-        drop_node(range, index);
-        index = prev;
-    }
-    insert_free(range, index);
+    if (range->claim_bytes && node->offset < range->claim_offset + range->claim_bytes &&
+        end_of(node) > range->claim_offset)
+        node->free_next = TAG_CLAIMED;
+    else
+        (void)spw__range_give(range, index);
     return SPW_OK;
 }
 
 int spw__range_split(struct spw__range *range, uint32_t index, uint64_t bytes, uint32_t *tail)
 {
-    struct node *node = live_node(range, index);
+    struct node *node = spw__range_live(range, index);
     if (!node)
         return spw__fail(SPW_EBADHANDLE, "range node %" PRIu32 " is not a live allocation", index);
     if (bytes == 0 || bytes >= node->bytes || bytes % (UINT64_C(1) << range->shift) != 0)
         return spw__fail(SPW_EINVAL, "%" PRIu64 " bytes are no place to split an allocation of %" PRIu64, bytes,
                          node->bytes);
-    const int rc = take_node(range, tail);
+    const int rc = spw__range_take_nodes(range, tail, 1);
     if (rc != SPW_OK)
         return rc;
-    link_after(range, index, *tail, node->offset + bytes, node->bytes - bytes);
+    spw__range_link(range, index, node->next, *tail, node->offset + bytes, node->bytes - bytes);
     node->bytes = bytes;
     return SPW_OK;
 }
@@ -437,12 +436,11 @@ uint64_t spw__range_total_free(const struct spw__range *range)
 
 uint64_t spw__range_largest_free(const struct spw__range *range)
 {
-    const uint32_t largest = find_largest(range);
-    return largest == NONE ? 0 : at(range, largest)->bytes;
+    const uint64_t hole = largest_hole(range), behind = range->size - range->top;
+    return hole > behind ? hole : behind;
 }
 
 uint64_t spw__range_tail(const struct spw__range *range)
 {
-    const uint32_t last = range->last;
-    return last != NONE && is_free(at(range, last)) ? at(range, last)->offset : range->size;
+    return range->top;
 }

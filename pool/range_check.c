@@ -1,6 +1,7 @@
-/* The expensive check of a range: walks both lists of every node. Neighbour: range.c. */
+/* The expensive check of a range: walks the address order, the bins and the tree. Neighbour: range.c. */
 #include <stdio.h>
 
+#include "pool/range_bins.h"
 #include "pool/range_layout.h"
 
 #define EXPECT(condition)                                                                                              \
@@ -11,59 +12,99 @@
         }                                                                                                              \
     } while (0)
 
-static bool check_addresses(const struct spw__range *range, uint64_t *n_nodes, uint64_t *n_free, uint64_t *largest)
+struct found {
+    uint64_t nodes, holes, largest;
+};
+
+static bool in_claim(const struct spw__range *range, const struct node *node)
 {
-    uint64_t end = 0, total_free = 0;
+    return range->claim_bytes && node->offset < range->claim_offset + range->claim_bytes &&
+           end_of(node) > range->claim_offset;
+}
+
+static bool check_addresses(const struct spw__range *range, struct found *found)
+{
+    uint64_t end = 0, taken = 0;
     uint32_t before = NONE;
-    bool before_free = false, past_lowest = false;
-    *n_nodes = *n_free = *largest = 0;
+    bool before_free = false;
     for (uint32_t i = range->first; i != NONE; before = i, i = at(range, i)->next) {
         const struct node *node = at(range, i);
         EXPECT(node->free_next != TAG_RECYCLED);
+        EXPECT(!is_hole(range, i) || node->free_next == NONE || node->free_next < TAG_RECYCLED);
+        EXPECT(is_hole(range, i) || node->free_next == TAG_LIVE || node->free_next == TAG_CLAIMED);
         EXPECT(node->prev == before && node->offset == end);
         EXPECT(node->bytes > 0 && (node->bytes >> range->shift << range->shift) == node->bytes);
-        EXPECT(!(before_free && is_free(node)));
-        before_free = is_free(node);
-        past_lowest = past_lowest || i == range->lowest;
-        EXPECT(!before_free || past_lowest);
+        EXPECT(!(before_free && is_hole(range, i)));
+        EXPECT(in_claim(range, node) ? !is_hole(range, i) : node->free_next != TAG_CLAIMED);
+        before_free = is_hole(range, i);
         end += node->bytes;
-        ++*n_nodes;
+        found->nodes++;
         if (before_free) {
-            ++*n_free;
-            total_free += node->bytes;
-            *largest = node->bytes > *largest ? node->bytes : *largest;
+            found->holes++;
+            found->largest = node->bytes > found->largest ? node->bytes : found->largest;
+        } else {
+            taken += node->bytes;
         }
     }
-    EXPECT(before == range->last && end == range->size && total_free == range->total_free);
+    EXPECT(before == range->last && !before_free);
+    EXPECT(end == range->top && end <= range->high && range->high <= range->size);
+    EXPECT(!range->claim_bytes || range->claim_offset + range->claim_bytes <= range->top);
+    EXPECT(taken + range->total_free == range->size);
     return true;
 }
 
-static bool check_bins(const struct spw__range *range, uint64_t n_free)
+static bool check_bins(const struct spw__range *range, uint64_t n_holes)
 {
-    uint64_t found = 0;
-    for (uint32_t bin = 0; bin < BINS; bin++) {
-        EXPECT(((range->subs[bin / SUBS] >> bin % SUBS & 1) != 0) == (range->bins[bin] != NONE));
+    uint64_t seen = 0;
+    for (uint32_t bin = 0; bin < range->n_bins; bin++) {
+        EXPECT(((range->subs[bin / SUBS] >> bin % SUBS & 1) != 0) == (range->bins[bin].head != NONE));
         EXPECT(((range->levels >> bin / SUBS & 1) != 0) == (range->subs[bin / SUBS] != 0));
         uint32_t before = NONE;
-        for (uint32_t i = range->bins[bin]; i != NONE; before = i, i = at(range, i)->free_next) {
-            EXPECT(is_free(at(range, i)) && at(range, i)->free_prev == before);
+        for (uint32_t i = range->bins[bin].head; i != NONE; before = i, i = at(range, i)->free_next) {
+            EXPECT(is_hole(range, i) && at(range, i)->free_prev == before);
             EXPECT(bin_of(range, at(range, i)->bytes) == bin);
-            EXPECT(++found <= n_free);
+            EXPECT(before != NONE || (range->bins[bin].offset == at(range, i)->offset &&
+                                      range->bins[bin].bytes == at(range, i)->bytes));
+            EXPECT(++seen <= n_holes);
         }
     }
-    EXPECT(found == n_free);
+    EXPECT(seen == n_holes);
+    return true;
+}
+
+/* Every hole is found from the root by its address, and none is larger than the one above it. */
+static bool check_tree(const struct spw__range *range)
+{
+    for (uint32_t i = range->first; i != NONE; i = at(range, i)->next) {
+        const struct node *node = at(range, i);
+        uint64_t bytes = UINT64_MAX;
+        uint32_t at_now = is_hole(range, i) ? range->root : i;
+        while (at_now != i) {
+            EXPECT(at_now != NONE && at(range, at_now)->bytes <= bytes);
+            bytes = at(range, at_now)->bytes;
+            at_now = node->offset < at(range, at_now)->offset ? at(range, at_now)->left : at(range, at_now)->right;
+        }
+        EXPECT(node->bytes <= bytes || !is_hole(range, i));
+    }
     return true;
 }
 
 bool spw__range_check(const struct spw__range *range)
 {
-    uint64_t n_nodes, n_free, largest, n_recycled = 0;
-    if (!check_addresses(range, &n_nodes, &n_free, &largest) || !check_bins(range, n_free))
+    struct found found = {0, 0, 0};
+    uint64_t n_recycled = 0, spare = 0;
+    if (!check_addresses(range, &found) ||
+        !(range->address_ordered ? check_tree(range) : check_bins(range, found.holes)))
         return false;
-    EXPECT(spw__range_largest_free(range) == largest);
+    EXPECT(range->largest == NONE || at(range, range->largest)->bytes == range->largest_bytes);
+    EXPECT(range->largest_bytes == UINT64_MAX || range->address_ordered || range->largest_bytes == found.largest);
+    const uint64_t behind = range->size - range->top;
+    EXPECT(spw__range_largest_free(range) == (found.largest > behind ? found.largest : behind));
     for (uint32_t i = range->recycled; i != NONE; i = at(range, i)->next, n_recycled++)
         EXPECT(at(range, i)->free_next == TAG_RECYCLED);
-    EXPECT(n_nodes == range->n_nodes && n_free == range->n_free);
-    EXPECT(n_nodes + n_recycled == (uint64_t)range->n_segments * SEGMENT_NODES);
+    EXPECT(found.nodes == range->n_nodes && found.holes == range->n_holes);
+    spare = range->claim_bytes ? 2 : 0;
+    EXPECT(found.nodes + n_recycled + spare == range->fresh);
+    EXPECT(range->fresh <= (uint64_t)range->n_segments * SEGMENT_NODES);
     return true;
 }

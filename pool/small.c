@@ -1,91 +1,66 @@
-/* Caches of threads over slabs. See small.h for the states and the guards. Neighbours: small_slab.c (slabs), tier.c (the
- * user, which falls back to the plain range), base/wait (who waits for memory). */
-#include <pthread.h>
-#include <sched.h>
-#include <stdio.h>
+/* Caches over slabs. See small.h for the states and the guards. Neighbours: small_thread.c (whose cache is whose),
+ * small_slab.c (slabs), tier_small.c (the user), base/wait (who waits for memory). */
 #include <string.h>
 
 #include "pool/base/error.h"
 #include "pool/small_layout.h"
 
-enum {
-    BIN_ENTRIES = 16, /* cached objects of one class */
-    BATCH_MAX = 8,    /* taken at once: half a bin, so that alternating allocs and frees stay in the cache */
-};
+/* What is taken from the slabs at once: half a bin, so that alternating allocs and frees stay in the cache. */
+#define BATCH_MAX (BIN_ENTRIES / 2)
 #define BATCH_BYTES UINT32_C(32768)
-#define CACHE_BYTES_MAX (UINT64_C(4) << 20)
-#define CACHES_SHARE 16u /* of the pool, for all caches together */
 
-struct cache {
-    _Alignas(64) atomic_bool guard; /* held by its thread, or a drain, around everything below */
-    struct spw__small *small;
-    struct spw__group *group; /* guarded by guard: who is charged for what lies here */
-    uint64_t bytes;           /* guarded by guard: charged */
-    uint64_t allocs, alloc_bytes; /* guarded by guard: not yet in the counters */
-    uint32_t hand;            /* guarded by guard: next class to make room in */
-    uint8_t n[CLASSES_MAX];   /* guarded by guard */
-    struct cache *prev, *next; /* guarded by small->caches_lock */
-    struct entry entries[][BIN_ENTRIES]; /* guarded by guard; n_classes of them */
-};
-
-/* What a thread knows its caches by: open addressing over the pools' numbers. A pool that is gone leaves a number that
- * nobody asks for again. Owner thread only. */
-struct known {
-    uint64_t id; /* 0: none */
-    struct cache *cache; /* NULL: there was no metadata memory for one */
-};
-struct thread {
-    uint32_t mask;
-    uint32_t used;
-    struct known known[];
-};
-
-/* Which pools live, so that a thread that ends knows which of its caches do. */
-static struct {
-    struct spw__mutex lock;
-    struct spw__small *first; /* guarded by lock */
-    uint64_t last_id;         /* guarded by lock */
-    pthread_key_t key;
-    bool usable; /* set once */
-} registry;
-static pthread_once_t registry_once = PTHREAD_ONCE_INIT;
-
-/* Initial-exec: one word of static TLS instead of a call for each alloc and free. */
-static _Thread_local struct thread *self __attribute__((tls_model("initial-exec")));
-
-/* Guards */
-
-static void guard(struct cache *cache)
-{
-    while (atomic_exchange_explicit(&cache->guard, true, memory_order_acquire))
-        while (atomic_load_explicit(&cache->guard, memory_order_relaxed))
-            (void)sched_yield();
-}
-
-static void unguard(struct cache *cache)
-{
-    atomic_store_explicit(&cache->guard, false, memory_order_release);
-}
+/* A request may get a cached object of a class up to NEAR above its own: 6 % at most where classes are 3 % apart. */
+#define NEAR 1u
+#define NEAR_FROM 32u
 
 /* Filling and emptying, guarded */
+
+/* Whether somebody waits for the memory that a cache would keep. */
+static bool is_lacking(const struct spw__small *small)
+{
+    return atomic_load(&small->config.waits->n_waiting[small->config.tier]) != 0;
+}
+
+static void set_count(struct cache *cache, uint32_t size_class, uint32_t n)
+{
+    const uint64_t bit = UINT64_C(1) << size_class % 64;
+    cache->n[size_class] = (uint8_t)n;
+    if (n)
+        cache->filled[size_class / 64] |= bit;
+    else
+        cache->filled[size_class / 64] &= ~bit;
+}
+
+/* The class to serve size_class from: itself, or else one a little larger that has an object. */
+static uint32_t find_guarded(const struct cache *cache, uint32_t size_class)
+{
+    const uint32_t last = size_class + NEAR;
+    uint64_t word = cache->filled[size_class / 64] >> size_class % 64;
+    if (size_class % 64 != 0)
+        word |= cache->filled[size_class / 64 + 1] << (64 - size_class % 64);
+    if (size_class < NEAR_FROM || word == 0)
+        return size_class;
+    const uint32_t found = size_class + (uint32_t)__builtin_ctzll(word);
+    return found <= last ? found : size_class;
+}
 
 /* Gives the first n objects of a class back. */
 static void flush_guarded(struct cache *cache, uint32_t size_class, uint32_t n)
 {
     struct spw__small *small = cache->small;
-    struct entry *entries = cache->entries[size_class];
+    entry *entries = cache->entries[size_class];
     const uint64_t bytes = (uint64_t)n * small->class_bytes[size_class];
     spw__mutex_lock(small->config.lock);
     for (uint32_t i = 0; i < n; i++)
         spw__slab_give_locked(small, entries[i]);
     spw__mutex_unlock(small->config.lock);
-    cache->n[size_class] = (uint8_t)(cache->n[size_class] - n);
+    set_count(cache, size_class, cache->n[size_class] - n);
     memmove(entries, entries + n, cache->n[size_class] * sizeof *entries);
     cache->bytes -= bytes;
     spw__ledger_uncommit(cache->group, small->config.tier, bytes);
 }
 
-static uint64_t drain_guarded(struct cache *cache)
+uint64_t spw__cache_drain_guarded(struct cache *cache)
 {
     const struct spw__small_config *config = &cache->small->config;
     const uint64_t bytes = cache->bytes;
@@ -115,7 +90,7 @@ static bool make_room_guarded(struct cache *cache, uint64_t bytes)
 }
 
 static int take(struct spw__small *small, struct spw__group *group, uint32_t size_class, uint32_t n,
-                struct entry *entries, uint32_t *taken)
+                entry *entries, uint32_t *taken)
 {
     const uint64_t bytes = small->class_bytes[size_class];
     int rc = SPW_ENOMEM;
@@ -137,157 +112,14 @@ static int refill_guarded(struct cache *cache, uint32_t size_class)
     const uint64_t most = atomic_load_explicit(&cache->small->cache_bytes_max, memory_order_relaxed);
     uint32_t n = BATCH_BYTES / (uint32_t)bytes, taken = 0;
     n = n > BATCH_MAX ? BATCH_MAX : n;
-    if (n == 0 || cache->bytes + n * bytes > most)
+    if (n == 0 || cache->bytes + n * bytes > most || is_lacking(cache->small))
         n = 1;
     const int rc = take(cache->small, cache->group, size_class, n, cache->entries[size_class], &taken);
     if (rc == SPW_OK) {
-        cache->n[size_class] = (uint8_t)taken;
+        set_count(cache, size_class, taken);
         cache->bytes += taken * bytes;
     }
     return rc;
-}
-
-/* Threads */
-
-static bool is_live_locked(uint64_t id)
-{
-    const struct spw__small *small = registry.first;
-    while (small && small->id != id)
-        small = small->next;
-    return small != NULL;
-}
-
-static size_t thread_bytes(uint32_t slots)
-{
-    return sizeof(struct thread) + slots * sizeof(struct known);
-}
-
-static void share_caches_locked(struct spw__small *small)
-{
-    const uint64_t share = small->config.size / CACHES_SHARE / (small->n_caches ? small->n_caches : 1);
-    atomic_store(&small->cache_bytes_max, share < CACHE_BYTES_MAX ? share : CACHE_BYTES_MAX);
-}
-
-static size_t cache_bytes(const struct spw__small *small)
-{
-    return sizeof(struct cache) + small->n_classes * sizeof(struct entry[BIN_ENTRIES]);
-}
-
-static void free_cache(struct cache *cache)
-{
-    spw__meta_free(cache->small->config.meta, cache, cache_bytes(cache->small));
-}
-
-static void end_cache(struct cache *cache)
-{
-    struct spw__small *small = cache->small;
-    spw__mutex_lock(&small->caches_lock);
-    if (cache->prev)
-        cache->prev->next = cache->next;
-    else
-        small->caches = cache->next;
-    if (cache->next)
-        cache->next->prev = cache->prev;
-    small->n_caches--;
-    share_caches_locked(small);
-    guard(cache); /* a drain that found it in the list has left it before */
-    const uint64_t bytes = drain_guarded(cache);
-    unguard(cache);
-    spw__mutex_unlock(&small->caches_lock);
-    free_cache(cache);
-    if (bytes)
-        spw__waitset_signal(small->config.waits, SPW__CHANNEL(small->config.tier));
-}
-
-/* The destructor of the key. The registry's lock keeps the pools from going meanwhile. */
-static void end_thread(void *arg)
-{
-    struct thread *thread = arg;
-    self = NULL;
-    spw__mutex_lock(&registry.lock);
-    for (uint32_t i = 0; i <= thread->mask; i++)
-        if (thread->known[i].cache && is_live_locked(thread->known[i].id))
-            end_cache(thread->known[i].cache);
-    spw__mutex_unlock(&registry.lock);
-    spw__meta_free(NULL, thread, thread_bytes(thread->mask + 1));
-}
-
-/* In a child the parent's threads, and what they may have held, do not exist. */
-static void forget_parent(void)
-{
-    self = NULL;
-    (void)pthread_setspecific(registry.key, NULL);
-    registry.first = NULL;
-    spw__mutex_init(&registry.lock, SPW__RANK_THREADS);
-}
-
-static void make_registry(void)
-{
-    spw__mutex_init(&registry.lock, SPW__RANK_THREADS);
-    registry.usable = pthread_key_create(&registry.key, end_thread) == 0 &&
-                      pthread_atfork(NULL, NULL, forget_parent) == 0;
-}
-
-/* Where a thread knows a pool, or would: id is then 0. */
-static struct known *place_of(struct thread *thread, uint64_t id)
-{
-    uint32_t i = (uint32_t)id & thread->mask;
-    while (thread->known[i].id != id && thread->known[i].id != 0)
-        i = (i + 1) & thread->mask;
-    return &thread->known[i];
-}
-
-/* Room for one more, without the pools that are gone. */
-static bool grow_thread_locked(void)
-{
-    struct thread *old = self;
-    uint32_t live = 1;
-    for (uint32_t i = 0; old && i <= old->mask; i++)
-        live += old->known[i].id && is_live_locked(old->known[i].id);
-    uint32_t slots = 8;
-    while (slots < live * 2)
-        slots *= 2;
-    struct thread *fresh = spw__meta_alloc(NULL, thread_bytes(slots));
-    if (!fresh || pthread_setspecific(registry.key, fresh) != 0) {
-        spw__meta_free(NULL, fresh, thread_bytes(slots));
-        return false;
-    }
-    fresh->mask = slots - 1;
-    for (uint32_t i = 0; old && i <= old->mask; i++)
-        if (old->known[i].id && is_live_locked(old->known[i].id)) {
-            *place_of(fresh, old->known[i].id) = old->known[i];
-            fresh->used++;
-        }
-    if (old)
-        spw__meta_free(NULL, old, thread_bytes(old->mask + 1));
-    self = fresh;
-    return true;
-}
-
-/* Gives the calling thread a cache for a pool that it does not know. NULL: it has to do without. */
-static struct cache *register_cache(struct spw__small *small, struct spw__group *group)
-{
-    struct cache *cache = NULL;
-    spw__mutex_lock(&registry.lock);
-    if (registry.usable && ((self && self->used * 2 <= self->mask) || grow_thread_locked())) {
-        cache = spw__meta_alloc(small->config.meta, cache_bytes(small));
-        *place_of(self, small->id) = (struct known){small->id, cache};
-        self->used++;
-    }
-    if (cache) {
-        cache->small = small;
-        cache->group = group;
-        spw__mutex_lock(&small->caches_lock);
-        cache->next = small->caches;
-        if (small->caches)
-            small->caches->prev = cache;
-        small->caches = cache;
-        small->n_caches++;
-        share_caches_locked(small);
-        spw__mutex_unlock(&small->caches_lock);
-    }
-    spw__mutex_unlock(&registry.lock);
-    return cache;
 }
 
 /* Life cycle */
@@ -298,18 +130,10 @@ int spw__small_create(const struct spw__small_config *config, struct spw__small 
     *out = NULL;
     if (!small)
         return spw__fail(SPW_ENOMETA, "no metadata memory for a pool of small objects; raise meta=");
-    (void)pthread_once(&registry_once, make_registry);
     small->config = *config;
     spw__mutex_init(&small->caches_lock, SPW__RANK_CACHES);
     spw__slab_init(small);
-    share_caches_locked(small);
-    spw__mutex_lock(&registry.lock);
-    small->id = ++registry.last_id;
-    small->next = registry.first;
-    if (small->next)
-        small->next->prev = small;
-    registry.first = small;
-    spw__mutex_unlock(&registry.lock);
+    spw__small_enter(small);
     *out = small;
     return SPW_OK;
 }
@@ -318,19 +142,7 @@ void spw__small_destroy(struct spw__small *small)
 {
     if (!small)
         return;
-    spw__mutex_lock(&registry.lock);
-    if (small->prev)
-        small->prev->next = small->next;
-    else
-        registry.first = small->next;
-    if (small->next)
-        small->next->prev = small->prev;
-    spw__mutex_unlock(&registry.lock);
-    (void)spw__small_drain(small);
-    for (struct cache *cache = small->caches, *next; cache; cache = next) {
-        next = cache->next;
-        free_cache(cache);
-    }
+    spw__small_leave(small);
     spw__slab_finish(small);
     spw__mutex_finish(&small->caches_lock);
     spw__meta_free(small->config.meta, small, sizeof *small);
@@ -338,12 +150,13 @@ void spw__small_destroy(struct spw__small *small)
 
 /* Operations */
 
-static void hand_out(struct spw__small *small, struct entry entry, uint64_t bytes, struct spw__small_object *out)
+static void hand_out(struct spw__small *small, entry taken, uint64_t bytes, struct spw__small_object *out)
 {
-    struct slab *slab = slab_at(small, entry.slab);
-    atomic_store_explicit(live_byte(slab, entry.slot), 1, memory_order_relaxed);
-    *out = (struct spw__small_object){.offset = slab->offset + entry.slot * bytes, .bytes = bytes, .slab = entry.slab,
-                                      .slot = (uint8_t)entry.slot};
+    struct slab *slab = slab_at(small, slab_of(taken));
+    const uint32_t slot = slot_of(taken);
+    atomic_store_explicit(&slab->live[slot], 1, memory_order_relaxed);
+    *out = (struct spw__small_object){.offset = slab->offset + slot * bytes, .bytes = bytes, .slab = slab_of(taken),
+                                      .slot = (uint8_t)slot};
 }
 
 static int alloc_uncached(struct spw__small *small, struct spw__group *group, uint32_t size_class,
@@ -351,12 +164,12 @@ static int alloc_uncached(struct spw__small *small, struct spw__group *group, ui
 {
     const struct spw__small_config *config = &small->config;
     const uint64_t bytes = small->class_bytes[size_class];
-    struct entry entry;
+    entry slot;
     uint32_t taken = 0;
-    const int rc = take(small, group, size_class, 1, &entry, &taken);
+    const int rc = take(small, group, size_class, 1, &slot, &taken);
     if (rc != SPW_OK)
         return rc;
-    hand_out(small, entry, bytes, out);
+    hand_out(small, slot, bytes, out);
     spw__count(config->counters, config->count_allocs, 1);
     spw__count(config->counters, config->count_bytes, bytes);
     return SPW_OK;
@@ -365,50 +178,51 @@ static int alloc_uncached(struct spw__small *small, struct spw__group *group, ui
 int spw__small_alloc(struct spw__small *small, struct spw__group *group, uint64_t bytes, bool may_register,
                      struct spw__small_object *out)
 {
-    const uint32_t size_class = class_of(small, bytes);
-    const struct known *known = self ? place_of(self, small->id) : NULL;
-    struct cache *cache = known ? known->cache : NULL;
-    struct entry entry;
+    uint32_t size_class = class_of(small, bytes);
+    struct cache *cache = spw__small_cache(small);
+    entry slot = 0;
     int rc = SPW_OK;
-    if (!cache && may_register && (!known || known->id == 0))
-        cache = register_cache(small, group);
+    if (!cache && may_register)
+        cache = spw__small_register(small, group);
     if (!cache)
         return alloc_uncached(small, group, size_class, out);
-    bytes = small->class_bytes[size_class];
-    guard(cache);
+    spw__cache_guard(cache);
     if (cache->group != group) {
-        (void)drain_guarded(cache);
+        (void)spw__cache_drain_guarded(cache);
         cache->group = group;
     }
+    size_class = find_guarded(cache, size_class);
+    bytes = small->class_bytes[size_class];
     if (cache->n[size_class] == 0)
         rc = refill_guarded(cache, size_class);
     if (rc == SPW_OK) {
-        entry = cache->entries[size_class][--cache->n[size_class]];
+        slot = cache->entries[size_class][cache->n[size_class] - 1];
+        set_count(cache, size_class, cache->n[size_class] - 1u);
         cache->bytes -= bytes;
         cache->allocs++;
         cache->alloc_bytes += bytes;
     }
-    unguard(cache);
+    spw__cache_unguard(cache);
     if (rc == SPW_OK)
-        hand_out(small, entry, bytes, out);
+        hand_out(small, slot, bytes, out);
     return rc;
 }
 
 /* Keeps an object that is live no more, unless somebody waits for memory. */
-static bool keep(struct cache *cache, struct spw__group *group, uint32_t size_class, struct entry entry)
+static bool keep(struct cache *cache, struct spw__group *group, uint32_t size_class, entry slot)
 {
     struct spw__small *small = cache->small;
     const uint64_t bytes = small->class_bytes[size_class];
-    guard(cache);
-    bool kept = cache->group == group && !spw__waitset_busy(small->config.waits, SPW__CHANNEL(small->config.tier)) &&
-                make_room_guarded(cache, bytes);
+    spw__cache_guard(cache);
+    bool kept = cache->group == group && !is_lacking(small) && make_room_guarded(cache, bytes);
     if (kept) {
         if (cache->n[size_class] == BIN_ENTRIES)
             flush_guarded(cache, size_class, BATCH_MAX);
-        cache->entries[size_class][cache->n[size_class]++] = entry;
+        cache->entries[size_class][cache->n[size_class]] = slot;
+        set_count(cache, size_class, cache->n[size_class] + 1u);
         cache->bytes += bytes;
     }
-    unguard(cache);
+    spw__cache_unguard(cache);
     return kept;
 }
 
@@ -416,19 +230,19 @@ int spw__small_free(struct spw__small *small, struct spw__group *group, const st
                     bool *back)
 {
     struct slab *slab = slab_at(small, object->slab);
-    const struct entry entry = {object->slab, object->slot};
+    const entry slot = entry_of(object->slab, object->slot);
     *back = false;
     if (!slab || object->slot >= slab->n_slots || object->bytes != small->class_bytes[slab->size_class] ||
         object->offset != slab->offset + object->slot * object->bytes ||
-        atomic_exchange_explicit(live_byte(slab, object->slot), 0, memory_order_relaxed) != 1)
-        return spw__fail(SPW_EBADHANDLE, "slot %u of slab %u is not a live small object: freed twice, or never allocated",
-                         object->slot, object->slab);
-    const struct known *known = self ? place_of(self, small->id) : NULL;
-    if (known && known->cache && keep(known->cache, group, slab->size_class, entry))
+        atomic_exchange_explicit(&slab->live[object->slot], 0, memory_order_relaxed) != 1)
+        return spw__fail(SPW_EBADHANDLE, "slot %u of slab %u is not a live small object: freed twice, or never "
+                                         "allocated", object->slot, object->slab);
+    struct cache *cache = spw__small_cache(small);
+    if (cache && keep(cache, group, slab->size_class, slot))
         return SPW_OK;
     *back = true;
     spw__mutex_lock(small->config.lock);
-    spw__slab_give_locked(small, entry);
+    spw__slab_give_locked(small, slot);
     spw__mutex_unlock(small->config.lock);
     spw__ledger_uncommit(group, small->config.tier, object->bytes);
     return SPW_OK;
@@ -439,9 +253,9 @@ uint64_t spw__small_drain(struct spw__small *small)
     uint64_t bytes = 0;
     spw__mutex_lock(&small->caches_lock);
     for (struct cache *cache = small->caches; cache; cache = cache->next) {
-        guard(cache);
-        bytes += drain_guarded(cache);
-        unguard(cache);
+        spw__cache_guard(cache);
+        bytes += spw__cache_drain_guarded(cache);
+        spw__cache_unguard(cache);
     }
     spw__mutex_unlock(&small->caches_lock);
     return bytes;

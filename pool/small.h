@@ -2,31 +2,32 @@
  *
  *     request -> the thread's cache -> slabs of its class -> range of the pool
  *
- * Slabs. A slab is one live allocation of the range, cut into 1 to 64 equal slots of one size class; from a quarter of
- * SLAB_BYTES on it becomes one slot, so that a large object is an allocation of the range and wastes nothing. There are
- * 32 classes to a doubling, all sizes of the granularity up to 64 grains among them: an object is rounded up by 1.6 % at
- * most, by nothing up to 4 KiB. An object is named by (slab, slot); all bookkeeping lies in metadata memory.
+ * Slabs. A slab is one live allocation of the range, cut into slots of one size class; an object of more than 8 grains
+ * has a slab of one slot, so that a large object is an allocation of the range and wastes nothing. There are 32 classes
+ * to a doubling, every number of grains up to 64 among them: in grains of 64 bytes an object is not rounded up at all
+ * to 4 KiB, by 3 % at most above, and by another 3 % where a cached object a little too large saves the way to the
+ * slabs. An object is named by (slab, slot); all bookkeeping lies in metadata memory.
  *
  *     slot:  free --take_locked--> cached --spw__small_alloc--> live --spw__small_free--> cached --give_locked--> free
  *                                  (live goes straight to free, and free to live, where a thread has no cache or
  *                                  somebody waits for memory)
  *     slab:  none --from the range--> partial <--> full;  partial --last slot free--> back to the range
  *
- * Charge. Every object is charged with the bytes of its class, from free to free: what lies in caches stays committed,
- * to the one group that the cache serves, so that a cached alloc or free touches no counter that threads share. Free slots
- * of slabs are not charged: like the gaps of the range they are memory that nobody has.
+ * Charge. Every object is charged with the bytes of its slot, from free to free: what lies in caches stays committed,
+ * to the one group that the cache serves, so that a cached alloc or free touches no counter that threads share. Free
+ * slots of slabs are not charged: like the gaps of the range they are memory that nobody has.
  *
  * Invariants (spw__small_check): a slot is in exactly one of the three states; free slots are the ones of the slab's
  * bitmap; a slab has a live slot, or a cached one, or does not exist; the charge is that of the live and cached slots.
  *
- * Waste is bounded: the caches together hold at most 1/16 of the pool (and 4 MiB each), and a class with objects has at
- * most the free slots of its slabs. A caller that found no room drains the caches and looks again; while anybody waits
- * for the tier's memory, frees go past the caches. So no memory lies in a cache that somebody lacks. A free looks for
- * waiters, and a drain for objects, under the same cache's guard: one of the two sees the other.
+ * Waste is bounded: the caches together hold at most 1/16 of the pool (and 16 MiB each), and a class with objects has
+ * at most the free slots of its slabs. A caller that found no room drains the caches and looks again; while anybody
+ * waits for the tier's memory, frees go past the caches. So no memory lies in a cache that somebody lacks. A free looks
+ * for waiters, and a drain for objects, under the same cache's guard: one of the two sees the other.
  *
- * Guards, outermost first: the registry of threads (SPW__RANK_THREADS, before all), a cache's guard, the pool's lock.
- * A cache's guard is no spw__mutex: it is held by its thread for some ten instructions, costs 3 ns instead of 9, and only
- * a drain ever contends for it.
+ * Guards, outermost first: the registry of threads (SPW__RANK_THREADS, before all), the list of a pool's caches
+ * (SPW__RANK_CACHES), a cache's guard, the pool's lock. A cache's guard is no spw__mutex: it is held by its thread for
+ * some ten instructions, costs 3 ns instead of 9, and only a drain ever contends for it.
  *
  * Threads: any. Each has a cache per pool, made by its first alloc that may; it is drained when the thread ends.
  * Ownership: the pool owns slabs and caches, charged to meta. Running out of meta means no cache, or the plain way.
@@ -51,7 +52,7 @@ struct spw__small;
 /* An object of the small path. */
 struct spw__small_object {
     uint64_t offset; /* in the pool */
-    uint64_t bytes;  /* as charged: those of its class */
+    uint64_t bytes;  /* as charged: those of its slot */
     uint32_t slab;
     uint8_t slot;
 };
@@ -74,8 +75,8 @@ int spw__small_create(const struct spw__small_config *config, struct spw__small 
 void spw__small_destroy(struct spw__small *small);
 
 /* Allocates an object of at least bytes (not more than largest_bytes) and charges group. SPW_ENOMEM, SPW_EFRAG,
- * SPW_ENOMETA: not here, not now, and nothing changed; no error detail is written. may_register: a thread without a cache
- * gets one; not under a lock. */
+ * SPW_ENOMETA: not here, not now, and nothing changed. may_register: a thread without a cache gets one; not under a
+ * lock. */
 int spw__small_alloc(struct spw__small *small, struct spw__group *group, uint64_t bytes, bool may_register,
                      struct spw__small_object *out);
 
@@ -84,7 +85,7 @@ int spw__small_alloc(struct spw__small *small, struct spw__group *group, uint64_
 int spw__small_free(struct spw__small *small, struct spw__group *group, const struct spw__small_object *object,
                     bool *back);
 
-/* Gives everything that caches of any thread hold back to the pool and the groups, and adds up what they counted.
+/* Gives everything that the caches of all threads hold back to the pool and the groups, and adds up what they counted.
  * Returns the bytes given back. May be called under the wait lock. */
 uint64_t spw__small_drain(struct spw__small *small);
 

@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "pool/base/error.h"
@@ -60,6 +62,36 @@ void spw__host_unmap(void *base, uint64_t bytes)
 {
     if (base)
         (void)munmap(base, mapped_bytes(bytes));
+}
+
+/* The system call itself: libnuma would add no more than its name. */
+#define MPOL_BIND 2
+#define NODES_MAX 1024u
+
+static bool node_exists(unsigned node)
+{
+    char path[64];
+    (void)snprintf(path, sizeof path, "/sys/devices/system/node/node%u", node);
+    if (access("/sys/devices/system/node", F_OK) != 0) /* a kernel without NUMA: all memory is node 0 */
+        return node == 0;
+    return access(path, F_OK) == 0;
+}
+
+int spw__host_bind(void *base, uint64_t bytes, unsigned node, const struct spw__log *log)
+{
+    enum { WORD_BITS = 8 * sizeof(unsigned long) };
+    unsigned long mask[NODES_MAX / WORD_BITS] = {0};
+    if (node >= NODES_MAX || !node_exists(node))
+        return spw__fail(SPW_EINVAL, "numa=%u: this machine has no such NUMA node", node);
+    mask[node / WORD_BITS] = 1ul << node % WORD_BITS;
+    if (syscall(SYS_mbind, base, (unsigned long)mapped_bytes(bytes), MPOL_BIND, mask, NODES_MAX + 1ul, 0u) == 0)
+        return SPW_OK;
+    const int os_errno = errno;
+    if (os_errno == EINVAL)
+        return spw__fail_info(&(spw_error_info){.os_errno = os_errno}, SPW_EINVAL,
+                              "numa=%u: this process may not have memory on that NUMA node", node);
+    spw__logf(log, SPW__LOG_WARN, "host memory is not bound to NUMA node %u: %s", node, strerror(os_errno));
+    return SPW_OK;
 }
 
 /* Work that several threads take from: the next part to touch. */
@@ -120,12 +152,30 @@ bool spw__host_lock(void *begin, uint64_t bytes, const struct spw__log *log)
     return false;
 }
 
+/* Bytes of [begin, begin + bytes) that are in memory. */
+static uint64_t resident_bytes(char *begin, uint64_t bytes)
+{
+    unsigned char pages[1024];
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t resident = 0;
+    for (uint64_t at = 0; at < bytes; at += page * sizeof pages) {
+        const uint64_t left = bytes - at;
+        const size_t n = (size_t)(left / page < sizeof pages ? left / page : sizeof pages);
+        if (mincore(begin + at, n * page, pages) != 0)
+            return bytes; /* the system does not tell */
+        for (size_t i = 0; i < n; i++)
+            resident += pages[i] & 1u;
+    }
+    return resident * page;
+}
+
 uint64_t spw__host_discard(void *begin, uint64_t bytes)
 {
     const uint64_t from = ((uintptr_t)begin + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
     const uint64_t to = ((uintptr_t)begin + bytes) / HUGE_PAGE * HUGE_PAGE;
     if (to <= from)
         return 0;
+    const uint64_t resident = resident_bytes((char *)(uintptr_t)from, to - from);
     (void)munlock((void *)(uintptr_t)from, to - from);
-    return madvise((void *)(uintptr_t)from, to - from, MADV_DONTNEED) == 0 ? to - from : 0;
+    return madvise((void *)(uintptr_t)from, to - from, MADV_DONTNEED) == 0 ? resident : 0;
 }

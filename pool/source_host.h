@@ -15,6 +15,10 @@
 int spw__host_map(uint64_t bytes, void **out);
 void spw__host_unmap(void *base, uint64_t bytes);
 
+/* Lets what is mapped at base get its memory on a NUMA node, when it gets it. SPW_EINVAL: there is no such node. A system
+ * that does not let the process choose is said in the log, and it works without. */
+int spw__host_bind(void *base, uint64_t bytes, unsigned node, const struct spw__log *log);
+
 /* Touches [begin, begin + bytes): 16 GB/s a core on huge pages, where the users would take 1.5 us for each 4 KiB later.
  * Blocks. SPW_ENOMEM when the system has no memory for it. */
 int spw__host_populate(void *begin, uint64_t bytes);
@@ -23,8 +27,8 @@ int spw__host_populate(void *begin, uint64_t bytes);
  * system refuses: it works without, and the first refusal of a process is said in the log. */
 bool spw__host_lock(void *begin, uint64_t bytes, const struct spw__log *log);
 
-/* Gives the memory of a part back to the system; the address space stays. Returns the bytes given back: whole huge pages
- * inside the part. */
+/* Gives the memory of whole huge pages inside a part back to the system; the address space stays. Returns the bytes that
+ * were in memory and no longer are. */
 uint64_t spw__host_discard(void *begin, uint64_t bytes);
 
 #endif

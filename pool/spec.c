@@ -44,6 +44,7 @@ const struct spw__spec_key spw__spec_keys[SPW__SPEC_N_KEYS] = {
     {"threads", NUMBER(THREADS, threads, 1)},
     {"verify", NUMBER(VERIFY, verify, 1)},
     {"placement", CHOICE(PLACEMENT, placement, 1, "auto or address", "auto", "address")},
+    {"numa", NUMBER(NUMA, numa_node, 1023)},
 };
 _Static_assert(sizeof(int) == 4 && sizeof(spw_driver_kind) == 4 && sizeof(spw_io_kind) == 4 &&
                    sizeof(spw_placement) == 4,
@@ -323,7 +324,7 @@ static int parse_key(struct cursor *c, uint32_t named, const struct spw__spec_ke
         key++;
     if (key == spw__spec_keys + SPW__SPEC_N_KEYS)
         return expected(c, word, "a key (device, device_id, pinned, host, disk, meta, staging, piece, driver, io, "
-                                 "io_threads, threads, verify, placement)");
+                                 "io_threads, threads, verify, placement, numa)");
     if (named & SPW__SPEC_BIT(key->section))
         return expected(c, word, "each section once");
     *out = key;
@@ -362,6 +363,7 @@ void spw_spec_init(spw_spec *spec)
     spec->n_pools[SPW_TIER_DEVICE] = 1;
     spec->threads = -1;
     spec->verify = -1;
+    spec->numa_node = -1;
 }
 
 void spw_spec_init_empty(spw_spec *spec)

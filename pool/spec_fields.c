@@ -44,6 +44,8 @@ static int check_fields(const spw_spec *fields)
     if ((unsigned)fields->driver > SPW_DRIVER_SIM || (unsigned)fields->io > SPW_IO_THREADS ||
         (unsigned)fields->placement > SPW_PLACEMENT_ADDRESS || fields->threads > 1 || fields->verify > 1)
         return spw__fail(SPW_EINVAL, "options.fields: driver, io, placement, threads or verify has no such value");
+    if (fields->numa_node > 1023)
+        return spw__fail(SPW_EINVAL, "options.fields: numa_node is %d: it goes to 1023", fields->numa_node);
     return SPW_OK;
 }
 
@@ -60,8 +62,8 @@ static bool is_set(const spw_spec *fields, const struct spw__spec_key *key)
     case SPW__SPEC_KIND_CHOICE: memcpy(&number, field, sizeof number); return number != 0;
     case SPW__SPEC_KIND_NUMBER:
         memcpy(&number, field, sizeof number);
-        /* threads and verify have -1 for "default"; device_id and io_threads have 0. */
-        return key->max == 1 ? number >= 0 : number != 0;
+        /* device_id and io_threads have 0 for "default"; threads, verify and numa_node have -1. */
+        return key->section == SPW__SPEC_DEVICE_ID || key->section == SPW__SPEC_IO_THREADS ? number != 0 : number >= 0;
     }
     return false;
 }

@@ -22,7 +22,7 @@ struct spw__spec_key {
     const char *expected; /* of a value that is wrong, for NUMBER and CHOICE */
 };
 
-#define SPW__SPEC_N_KEYS 15
+#define SPW__SPEC_N_KEYS 16
 extern const struct spw__spec_key spw__spec_keys[SPW__SPEC_N_KEYS];
 
 #endif

@@ -2,8 +2,11 @@
  * decides what happens when a request does not fit. */
 #include "pool/tier.h"
 
+#include <string.h>
+
 #include "pool/base/error.h"
 #include "pool/source_host.h"
+#include "pool/tier_small.h"
 
 /* Host pools grow by little at first, so that small jobs take little, then by much. */
 #define HUGE_PAGE_BYTES (UINT64_C(2) << 20)
@@ -30,6 +33,8 @@ static int map_pool(struct spw__tier *tier, struct spw__pool *pool)
         return spw__device_alloc(tier->device, pool->size < SPW__ALIGN_MAX ? SPW__ALIGN_MAX : pool->size, &pool->base);
     int rc = spw__host_map(pool->size, &base);
     pool->base = (uint64_t)(uintptr_t)base;
+    if (rc == SPW_OK && tier->numa)
+        rc = spw__host_bind(base, pool->size, tier->numa - 1, tier->log);
     if (rc == SPW_OK && registers)
         rc = spw__host_populate(base, pool->size);
     if (rc == SPW_OK && registers) /* a driver that refuses copies more slowly, and that is all */
@@ -121,6 +126,8 @@ int spw__tier_init(struct spw__tier *tier, const struct spw__tier_config *config
     int rc = SPW_OK;
     *tier = (struct spw__tier){.tier = config->tier, .device = config->device, .log = config->log, .meta = config->meta,
                                .waits = config->waits, .counters = config->counters,
+                               .small_max_bytes = config->piece_bytes ? config->piece_bytes : UINT64_MAX,
+                               .numa = config->numa,
                                .first_counter = config->first_counter,
                                .granularity = config->tier == SPW_TIER_DEVICE ? 256 : 64};
     if (config->n_pools == 0)
@@ -138,6 +145,8 @@ int spw__tier_init(struct spw__tier *tier, const struct spw__tier_config *config
         spw__cond_init(&pool->grown_cond);
         pool->grown = spw__tier_grows(tier) ? 0 : pool->size;
         rc = spw__range_create(pool->grown, tier->granularity, config->address_ordered, tier->meta, &pool->range);
+        if (rc == SPW_OK && !config->address_ordered)
+            rc = spw__tier_small_init(tier, pool);
         if (rc == SPW_OK)
             rc = map_pool(tier, pool);
         tier->size += pool->size;
@@ -161,7 +170,9 @@ void spw__tier_finish(struct spw__tier *tier)
         if (!pool->range)
             break;
         unmap_pool(tier, pool);
+        spw__small_destroy(pool->small);
         spw__range_destroy(pool->range);
+        spw__meta_free(tier->meta, pool->owners, pool->n_owners * sizeof *pool->owners);
         spw__cond_finish(&pool->grown_cond);
         spw__mutex_finish(&pool->lock);
     }
@@ -199,7 +210,7 @@ static int pool_alloc(struct spw__tier *tier, uint32_t index, uint64_t charge, u
     struct spw__pool *pool = &tier->pools[index];
     uint64_t offset = 0;
     int rc;
-    if (charge >= SPW__DIRECT_MIN_BYTES && align < SPW__IO_BLOCK)
+    if (align == 0 && charge >= SPW__DIRECT_MIN_BYTES)
         align = SPW__IO_BLOCK;
     spw__mutex_lock(&pool->lock);
     while ((rc = spw__range_alloc(pool->range, charge, align, &out->node, &offset)) != SPW_OK) {
@@ -226,41 +237,62 @@ static int pool_alloc(struct spw__tier *tier, uint32_t index, uint64_t charge, u
     return rc;
 }
 
-int spw__tier_alloc_aligned(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, uint64_t align,
-                            bool may_grow, struct spw__block *out)
+/* Offers the request to the pools that may hold it, once. *over_budget: it is the budget that has no room. */
+static int place(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, uint64_t align, bool may_grow,
+                 bool *over_budget, struct spw__block *out)
 {
     const uint64_t charge = spw__tier_charge(tier, bytes);
-    const uint32_t first = tier->present ? spw__tier_first_route(tier, bytes) : 0;
+    const uint32_t first = spw__tier_first_route(tier, bytes);
+    bool committed = false;
     int rc = SPW_ETOOBIG;
-    *out = (struct spw__block){.bytes = 0};
-    if (!tier->present || bytes > tier->largest_request || first == tier->n_pools ||
-        charge > atomic_load_explicit(&group->gates[tier->tier].budget, memory_order_relaxed))
-        return SPW_ETOOBIG;
-    if (!spw__ledger_commit(group, tier->tier, charge)) {
-        count(tier, SPW__TIER_FAIL_BUDGET, 1);
-        return SPW_ENOMEM;
-    }
+    *over_budget = false;
     for (uint32_t at = first; at < tier->n_pools && rc != SPW_OK && rc != SPW_ENOMETA; at++) {
-        if (tier->pools[tier->route[at]].size < charge)
+        const struct spw__pool *pool = &tier->pools[tier->route[at]];
+        if (pool->size < charge)
             continue;
-        const int tried = pool_alloc(tier, tier->route[at], charge, align, may_grow, out);
+        const bool small = pool->small && align <= tier->granularity && bytes <= tier->small_max_bytes &&
+                           spw__tier_small_alloc(tier, tier->route[at], group, charge, may_grow, out) == SPW_OK;
+        if (!small && !committed && !spw__ledger_commit(group, tier->tier, charge)) {
+            *over_budget = true;
+            return SPW_ENOMEM;
+        }
+        committed |= !small;
+        const int tried = small ? SPW_OK : pool_alloc(tier, tier->route[at], charge, align, may_grow, out);
         /* "Fragmented" is the better news of two pools: there, moving something would help. */
         rc = rc == SPW_EFRAG && tried == SPW_ENOMEM ? rc : tried;
         if (rc == SPW_OK && at > first)
             count(tier, SPW__TIER_FALLBACKS, 1);
     }
-    if (rc != SPW_OK) {
+    if (committed && (rc != SPW_OK || out->slot))
         spw__ledger_uncommit(group, tier->tier, charge);
-        if (rc == SPW_EFRAG)
-            count(tier, SPW__TIER_FAIL_FRAGMENTED, 1);
+    if (rc != SPW_OK || out->slot) /* a small object has its charge, and is counted */
         return rc;
-    }
     out->bytes = charge;
     out->group = group;
-    out->tier = (uint16_t)tier->tier;
+    out->tier = (uint8_t)tier->tier;
     count(tier, SPW__TIER_ALLOCS, 1);
     count(tier, SPW__TIER_ALLOC_BYTES, charge);
     return SPW_OK;
+}
+
+int spw__tier_alloc_aligned(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, uint64_t align,
+                            bool may_grow, struct spw__block *out)
+{
+    bool over_budget;
+    *out = (struct spw__block){.bytes = 0};
+    if (!tier->present || bytes > tier->largest_request ||
+        spw__tier_charge(tier, bytes) > atomic_load_explicit(&group->gates[tier->tier].budget, memory_order_relaxed))
+        return SPW_ETOOBIG;
+    int rc = place(tier, group, bytes, align, may_grow, &over_budget, out);
+    if ((rc == SPW_ENOMEM || rc == SPW_EFRAG) && tier->n_small != 0) {
+        (void)spw__tier_drain(tier); /* or another thread's drain, whose bytes are as good */
+        rc = place(tier, group, bytes, align, may_grow, &over_budget, out);
+    }
+    if (over_budget)
+        count(tier, SPW__TIER_FAIL_BUDGET, 1);
+    if (rc == SPW_EFRAG)
+        count(tier, SPW__TIER_FAIL_FRAGMENTED, 1);
+    return rc;
 }
 
 int spw__tier_alloc(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, struct spw__block *out)
@@ -273,14 +305,14 @@ int spw__tier_try(struct spw__tier *tier, struct spw__group *group, uint64_t byt
     return spw__tier_alloc_aligned(tier, group, bytes, 0, false, out);
 }
 
-void spw__tier_grow_for_aligned(struct spw__tier *tier, uint64_t bytes, uint64_t align)
+void spw__tier_grow_for(struct spw__tier *tier, uint64_t bytes)
 {
     const uint64_t charge = spw__tier_charge(tier, bytes);
     for (uint32_t at = spw__tier_first_route(tier, bytes); at < tier->n_pools; at++) {
         struct spw__pool *pool = &tier->pools[tier->route[at]];
         spw__mutex_lock(&pool->lock);
-        const uint64_t end = end_locked(pool, charge, align);
-        if (!pool->growing && end > pool->grown && can_grow_locked(pool, charge, align))
+        const uint64_t end = end_locked(pool, charge, 0);
+        if (!pool->growing && end > pool->grown && can_grow_locked(pool, charge, 0))
             (void)grow_locked(tier, pool, end);
         spw__mutex_unlock(&pool->lock);
     }
@@ -303,21 +335,38 @@ bool spw__tier_grow_for_all(struct spw__tier *tier, uint64_t least_bytes, uint64
     return grew;
 }
 
-void spw__tier_free(struct spw__tier *tier, struct spw__block *block)
+int spw__tier_free(struct spw__tier *tier, struct spw__block *block)
 {
     struct spw__pool *pool = &tier->pools[block->pool];
-    spw__mutex_lock(&pool->lock);
-    (void)spw__range_free(pool->range, block->node);
-    spw__mutex_unlock(&pool->lock);
-    spw__ledger_uncommit(block->group, tier->tier, block->bytes);
+    bool back = true;
+    int rc;
+    if (block->slot) {
+        rc = spw__tier_small_free(tier, block, &back);
+    } else {
+        spw__mutex_lock(&pool->lock);
+        rc = spw__range_free(pool->range, block->node);
+        if (rc == SPW_OK && block->node < pool->n_owners)
+            pool->owners[block->node] = NULL;
+        spw__mutex_unlock(&pool->lock);
+        if (rc == SPW_OK)
+            spw__ledger_uncommit(block->group, tier->tier, block->bytes);
+    }
+    if (rc != SPW_OK)
+        return rc;
     block->bytes = 0;
-    spw__waitset_signal(tier->waits, SPW__CHANNEL(tier->tier));
+    if (back)
+        spw__waitset_signal(tier->waits, SPW__CHANNEL(tier->tier));
+    return SPW_OK;
 }
 
 int spw__tier_split(struct spw__tier *tier, struct spw__block *block, uint64_t bytes, struct spw__block *tail)
 {
     struct spw__pool *pool = &tier->pools[block->pool];
     *tail = *block;
+    if (block->slot) {
+        tail->bytes = 0;
+        return spw__fail(SPW_EINVAL, "a small object of %llu bytes has no parts", (unsigned long long)block->bytes);
+    }
     spw__mutex_lock(&pool->lock);
     const int rc = spw__range_split(pool->range, block->node, bytes, &tail->node);
     spw__mutex_unlock(&pool->lock);
@@ -329,6 +378,36 @@ int spw__tier_split(struct spw__tier *tier, struct spw__block *block, uint64_t b
     tail->bytes = block->bytes - bytes;
     block->bytes = bytes;
     return SPW_OK;
+}
+
+/* Makes room for a node's owner: nodes are numbered densely, so that the table doubles. */
+static bool reach_owner_locked(struct spw__tier *tier, struct spw__pool *pool, uint32_t node)
+{
+    if (node < pool->n_owners)
+        return true;
+    uint32_t n = pool->n_owners ? pool->n_owners : 64;
+    while (n <= node)
+        n *= 2;
+    void **owners = spw__meta_alloc(tier->meta, n * sizeof *owners);
+    if (!owners)
+        return false;
+    if (pool->owners)
+        memcpy(owners, pool->owners, pool->n_owners * sizeof *owners);
+    spw__meta_free(tier->meta, pool->owners, pool->n_owners * sizeof *owners);
+    pool->owners = owners;
+    pool->n_owners = n;
+    return true;
+}
+
+void spw__tier_set_owner(struct spw__tier *tier, const struct spw__block *block, void *owner)
+{
+    struct spw__pool *pool = &tier->pools[block->pool];
+    if (block->slot)
+        return;
+    spw__mutex_lock(&pool->lock);
+    if (reach_owner_locked(tier, pool, block->node))
+        pool->owners[block->node] = owner;
+    spw__mutex_unlock(&pool->lock);
 }
 
 uint64_t spw__tier_largest_free_from(struct spw__tier *tier, uint32_t route)

@@ -19,6 +19,7 @@
 #include "pool/device/device.h"
 #include "pool/ledger.h"
 #include "pool/range.h"
+#include "pool/small.h"
 
 #include <spillway/spec.h>
 
@@ -27,9 +28,10 @@ struct spw__block {
     uint64_t address; /* CPU address, or device address in the device tier */
     uint64_t bytes;   /* as charged: rounded up */
     struct spw__group *group;
-    uint32_t node;
+    uint32_t node;    /* of the pool's range; of a small object its slab */
     uint16_t pool;
-    uint16_t tier;
+    uint8_t tier;
+    uint8_t slot; /* of a small object, counted from 1; 0: the block is an allocation of the range itself */
 };
 
 /* A pool's range covers what has been given memory; it grows to the pool's size when nothing in it fits any more:
@@ -42,6 +44,9 @@ struct spw__pool {
     struct spw__mutex lock;
     struct spw__cond grown_cond;
     struct spw__range *range; /* guarded by lock */
+    void **owners;            /* guarded by lock: by node, who may be asked to move; NULL: nobody */
+    uint32_t n_owners;        /* guarded by lock */
+    struct spw__small *small; /* NULL: every block is an allocation of the range */
     uint64_t grown;           /* guarded by lock: size of the range */
     uint64_t step;            /* guarded by lock: next growth */
     bool growing;             /* guarded by lock: one thread at a time; also while it is trimmed */
@@ -55,12 +60,15 @@ struct spw__tier {
     spw_tier tier;
     bool present;
     uint32_t n_pools;
+    uint32_t n_small;         /* pools with caches of small objects */
+    uint64_t small_max_bytes; /* larger requests are never small objects: they may have to be split */
     struct spw__pool *pools;  /* in the order of the specification */
     uint32_t *route;          /* pool numbers, smallest limit first, unlimited last */
     uint64_t size;            /* of all pools */
     uint64_t largest_request; /* what the largest eligible pool could hold when empty */
     uint32_t granularity;
     struct spw__device *device; /* device tier only; not owned */
+    unsigned numa;              /* node + 1 of host memory; 0: any */
     const struct spw__log *log;
     struct spw__meta *meta;
     struct spw__waitset *waits;
@@ -91,6 +99,8 @@ struct spw__tier_config {
     const spw_spec_pool *pools;
     uint32_t n_pools;
     bool address_ordered;
+    uint64_t piece_bytes; /* blocks up to this size are never split; 0: none is */
+    unsigned numa;        /* host memory lies on node numa - 1; 0: wherever */
     struct spw__device *device;
     const struct spw__log *log;
     struct spw__meta *meta;
@@ -104,7 +114,7 @@ struct spw__tier_config {
 int spw__tier_init(struct spw__tier *tier, const struct spw__tier_config *config);
 void spw__tier_finish(struct spw__tier *tier);
 
-/* Bytes that a request of bytes will be charged. */
+/* Bytes that a request of bytes will be charged; a small object may cost up to a tenth more when there is room. */
 uint64_t spw__tier_charge(const struct spw__tier *tier, uint64_t bytes);
 
 /* One try; may let a pool grow, so never under a lock (see spw__tier_try). SPW_ENOMEM: no room in the budget or the
@@ -117,18 +127,13 @@ int spw__tier_alloc(struct spw__tier *tier, struct spw__group *group, uint64_t b
 /* The same within the memory that the pools have already: for attempts, which run under the wait lock. */
 int spw__tier_try(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, struct spw__block *out);
 
-/* Both, at an address that is a multiple of align: a power of two up to SPW__ALIGN_MAX, or 0. */
+/* Both, at an address that is a multiple of align: a power of two up to SPW__ALIGN_MAX, or 0 for what disks ask for. */
 int spw__tier_alloc_aligned(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, uint64_t align,
                             bool may_grow, struct spw__block *out);
 
 /* Gives memory to the pools that a request of bytes may use, so that a later try by a waiter's attempt, which may not
  * block, finds it. May block on the system; never under a lock. Best effort. */
-void spw__tier_grow_for_aligned(struct spw__tier *tier, uint64_t bytes, uint64_t align);
-
-static inline void spw__tier_grow_for(struct spw__tier *tier, uint64_t bytes)
-{
-    spw__tier_grow_for_aligned(tier, bytes, 0);
-}
+void spw__tier_grow_for(struct spw__tier *tier, uint64_t bytes);
 
 /* The same for several requests, the smallest of least_bytes, total_bytes together. True when a pool grew meanwhile: then
  * the tier's waiters are to be signalled. */
@@ -138,11 +143,27 @@ bool spw__tier_grow_for_all(struct spw__tier *tier, uint64_t least_bytes, uint64
  * theirs. Returns the bytes that were resident and went. Blocks on the system; never under a lock. (trim.c) */
 uint64_t spw__tier_trim(struct spw__tier *tier, uint64_t keep_bytes);
 
-/* Gives a block back to its pool and its group, then signals those who wait for the tier. */
-void spw__tier_free(struct spw__tier *tier, struct spw__block *block);
+/* Takes back what threads cache of small objects: done by every try before it reports that there is no room. Returns
+ * the bytes that are no longer committed. (tier_small.c) */
+uint64_t spw__tier_drain(struct spw__tier *tier);
 
-/* Cuts a block: *block keeps the first bytes, *tail is the rest. SPW_ENOMETA. */
+/* Gives a block back to its pool and its group, then signals those who wait for the tier; a small object may stay in
+ * the thread's cache as long as nobody waits. SPW_EBADHANDLE, and nothing is changed, when it is not live. */
+int spw__tier_free(struct spw__tier *tier, struct spw__block *block);
+
+/* Cuts a block: *block keeps the first bytes, *tail is the rest. SPW_ENOMETA; SPW_EINVAL: a small object has no
+ * parts. */
 int spw__tier_split(struct spw__tier *tier, struct spw__block *block, uint64_t bytes, struct spw__block *tail);
+
+/* Names who may be asked to move what lies in block: a piece, for opening holes. Forgotten when the block is freed. Best
+ * effort: without metadata memory, or for a small object, the block just stays where it is. */
+void spw__tier_set_owner(struct spw__tier *tier, const struct spw__block *block, void *owner);
+
+/* The owner of a live node, or NULL. Pool locked. */
+static inline void *spw__pool_owner(const struct spw__pool *pool, uint32_t node)
+{
+    return node < pool->n_owners ? pool->owners[node] : NULL;
+}
 
 /* The first pool of the route for a request of bytes, as an index into route; n_pools when none can hold it. */
 uint32_t spw__tier_first_route(const struct spw__tier *tier, uint64_t bytes);

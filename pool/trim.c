@@ -75,6 +75,7 @@ static uint64_t free_in_memory(struct spw__pool *pool)
 uint64_t spw__tier_trim(struct spw__tier *tier, uint64_t keep_bytes)
 {
     uint64_t given = 0;
+    (void)spw__tier_drain(tier);
     if (!spw__tier_grows(tier))
         return 0;
     for (uint32_t i = 0; i < tier->n_pools; i++) {

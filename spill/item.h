@@ -2,6 +2,7 @@
 #ifndef SPW_SPILL_ITEM_H
 #define SPW_SPILL_ITEM_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 enum spw__item_state {
@@ -13,8 +14,8 @@ enum spw__item_state {
 
 struct spw__item {
     struct spw__item *prev, *next; /* guarded by its queue's lock */
-    enum spw__item_state state;    /* guarded by its queue's lock */
-    uint64_t bytes;                /* memory that evicting it frees; changed only while OUT */
+    _Atomic(enum spw__item_state) state; /* atomic, written under its queue's lock */
+    _Atomic uint64_t bytes;        /* atomic: memory that evicting it frees */
 };
 
 #endif

@@ -7,22 +7,24 @@ set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 
 # The floors, lowest first, and which of them each may include besides its own folder and <spillway/...>.
-# bench_alloc and bench_replay drive the range allocator directly: they are named by file.
+# bench_alloc and bench_replay drive the range allocator directly: they are named by file. pool/replay is no part of the
+# library: it lies above pool, below the command, and beside bench_replay.
 floors='
 include/spillway:
 pool/base:
 pool/device: pool/base
 pool: pool/device pool/base
+pool/replay: pool pool/device pool/base
 spill/io: pool/device pool/base
 spill: spill/io pool pool/device pool/base
 src/core: spill spill/io pool pool/device pool/base
 src/sight: src/core spill spill/io pool pool/device pool/base
 src/interop: src/core spill spill/io pool pool/device pool/base
-src/cmd: src/sight src/interop src/core spill spill/io pool pool/device pool/base
+src/cmd: src/sight src/interop src/core spill spill/io pool/replay pool pool/device pool/base
 bench/engine:
 bench: bench/engine
 bench/bench_alloc.c: bench bench/engine pool pool/base
-bench/bench_replay.c: bench bench/engine pool pool/base
+bench/bench_replay.c: bench bench/engine pool/replay pool pool/base
 '
 
 # check TREE: prints each violation; true when there is none.
@@ -94,13 +96,13 @@ self_test() {
     # expect TEXT FILE LINE: with LINE in FILE the check must fail, and say TEXT about that file.
     expect() {
         rm -rf "$tree"
-        mkdir -p "$tree/include/spillway" "$tree/pool/base" "$tree/pool/device" "$tree/spill/io" "$tree/src/core" \
-            "$tree/src/sight" "$tree/bench/engine"
+        mkdir -p "$tree/include/spillway" "$tree/pool/base" "$tree/pool/device" "$tree/pool/replay" "$tree/spill/io" \
+            "$tree/src/core" "$tree/src/sight" "$tree/bench/engine"
         : >"$tree/include/spillway/place.h"
         : >"$tree/bench/engine/join.h"
         : >"$tree/bench/load.h"
-        for header in pool/base/error pool/device/device pool/range spill/io/io spill/store src/core/buffer \
-            src/sight/dump; do
+        for header in pool/base/error pool/device/device pool/range pool/replay/replay spill/io/io spill/store \
+            src/core/buffer src/sight/dump; do
             : >"$tree/$header.h"
         done
         printf '#include <spillway/place.h>\n#include <stdio.h>\n' >"$tree/src/core/manager.c"
@@ -123,6 +125,8 @@ self_test() {
     }
     expect 'pool must not include spill' pool/range.c '#include "spill/store.h"'
     expect 'pool/base must not include pool' pool/base/error.c '#include "pool/range.h"'
+    expect 'pool must not include pool/replay' pool/range.c '#include "pool/replay/replay.h"'
+    expect 'src/core must not include pool/replay' src/core/admit.c '#include "pool/replay/replay.h"'
     expect 'pool/device must not include pool' pool/device/device.c '  #  include "pool/range.h"'
     expect 'spill/io must not include spill' spill/io/io.c '#include "spill/store.h"'
     expect 'spill must not include src/core' spill/mover.c '#include "src/core/buffer.h"'

@@ -55,6 +55,7 @@ static inline void teardown(void)
     spw__tier_finish(&tier);
     spw__device_close(device);
     ck_assert_uint_eq(atomic_load(&meta.gate.committed), 0);
+    spw__meta_finish(&meta);
     spw__waitset_finish(&waits);
 }
 

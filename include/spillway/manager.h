@@ -48,8 +48,8 @@ SPW_API void spw_options_init(spw_options *options);
 SPW_API SPW_MUST_CHECK int spw_manager_create(const spw_options *options, spw_manager **out);
 
 /* Destroys a manager without live buffers: waits for moves in flight, ends the threads, removes the spill files, frees
- * all memory. SPW_EBUSY while buffers are live: the detail lists them by tag, and nothing is freed. NULL is a no-op.
- * Since 0.1. */
+ * all memory. SPW_EBUSY while buffers or raw blocks are live: the detail lists buffers by tag, or says how many blocks
+ * of how many bytes there are, and nothing is freed. NULL is a no-op. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_manager_destroy(spw_manager *manager);
 
 /* The same, but live buffers are dropped and their handles poisoned: waits end with SPW_ESHUTDOWN, and any later use of

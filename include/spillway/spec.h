@@ -59,6 +59,7 @@ typedef struct spw_spec {
     spw_driver_kind driver;
     spw_io_kind io;
     spw_placement placement;
+    int numa_node;          /* -1: default (wherever the system puts it); where host and pinned memory shall lie */
 } spw_spec;
 
 /* Gives the spec that stands for no string at all: one device pool of 10 GiB without a limit (origin: the default of

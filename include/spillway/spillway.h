@@ -10,6 +10,7 @@
 #include <spillway/head.h>
 #include <spillway/manager.h>
 #include <spillway/place.h>
+#include <spillway/pool.h>
 #include <spillway/spec.h>
 #include <spillway/stats.h>
 #include <spillway/version.h>

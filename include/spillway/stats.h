@@ -33,6 +33,11 @@ typedef struct spw_tier_stats {
     uint64_t fail_fragmented;  /* tries refused for want of a contiguous hole */
     uint64_t spill_bytes;      /* moved out of this tier, downward, to make room */
     uint64_t drop_bytes;       /* evicted without a write, since a valid copy lay below */
+    uint64_t raw_bytes;        /* live raw memory (pool.h), as charged: part of committed_bytes */
+    uint64_t raw_peak_bytes;   /* highest raw_bytes so far */
+    uint64_t raw_allocs;       /* raw blocks handed out: part of allocs */
+    uint64_t holes;            /* windows cleared for requests that only lacked a hole */
+    uint64_t hole_bytes;       /* moved within the tier to clear them */
 } spw_tier_stats;
 
 /* One edge: bytes moved from one tier to another, counted from source to final place. */
@@ -57,11 +62,12 @@ typedef struct spw_stats {
     uint64_t buffers;            /* live handles */
     uint32_t io_is_uring;        /* 1: io_uring; 0: threads, or no disk tier */
     uint32_t io_is_direct;       /* 1: every spill folder takes O_DIRECT */
+    uint64_t meta_resident_bytes; /* what jemalloc holds for metadata; 0: metadata is of the process's malloc */
 } spw_stats;
 
 /* Initialiser of a spw_stats: everything 0 but struct_size. */
 #ifdef __cplusplus
-#  define SPW_STATS_INIT spw_stats{sizeof(spw_stats), {}, {}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#  define SPW_STATS_INIT spw_stats{sizeof(spw_stats), {}, {}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 #else
 #  define SPW_STATS_INIT (spw_stats){.struct_size = sizeof(spw_stats)}
 #endif

@@ -11,11 +11,10 @@
 #include "pool/base/error.h"
 #include "pool/replay/alloc_log_form.h"
 
-#define NO_BLOCK UINT32_MAX
+#define NO_BLOCK   UINT32_MAX
 #define BLOCKS_MAX (UINT32_MAX / 2)
 
-static const struct spw__form *const forms[] = {&spw__form_rmm, &spw__form_rmm_old,
-                                                          &spw__form_own, &spw__form_umpire};
+static const struct spw__form *const forms[] = {&spw__form_rmm, &spw__form_rmm_old, &spw__form_own, &spw__form_umpire};
 
 /* What is at a pointer. Zero-sized blocks may share the pointer of a real one, and are counted beside it. */
 struct slot {
@@ -167,7 +166,8 @@ static int begin_block(struct reader *r, const struct spw__form_line *line, uint
     size_t room = r->sizes_room;
     if (pointer == 0)
         return bytes == 0 ? SPW_OK
-                          : spw__form_expected(line, line->end, "a pointer that is not null for an allocation of bytes");
+                          : spw__fail(SPW_EINVAL, "line %zu: expected the pointer of %" PRIu64 " bytes, found null",
+                                      line->number, bytes);
     int rc = take_slot(r, pointer, &slot);
     if (rc == SPW_OK && bytes == 0) {
         slot->zeros++;
@@ -180,8 +180,9 @@ static int begin_block(struct reader *r, const struct spw__form_line *line, uint
     if (rc != SPW_OK)
         return rc;
     if (bytes > SPW__ALLOC_LOG_LIVE_MAX || r->live_bytes > SPW__ALLOC_LOG_LIVE_MAX - bytes)
-        return spw__fail(SPW_EINVAL, "line %zu: expected at most 2^50 live bytes, found %" PRIu64 " more on top of %"
-                         PRIu64, line->number, bytes, r->live_bytes);
+        return spw__fail(SPW_EINVAL,
+                         "line %zu: expected at most 2^50 live bytes, found %" PRIu64 " more on top of %" PRIu64,
+                         line->number, bytes, r->live_bytes);
     if (r->log.n_blocks == BLOCKS_MAX)
         return spw__fail(SPW_EINVAL, "line %zu: expected at most %" PRIu32 " allocations", line->number, BLOCKS_MAX);
     rc = grow(&r->log.sizes, r->log.n_blocks, &room, sizeof *r->log.sizes);
@@ -245,8 +246,8 @@ static int choose_place(struct reader *r, const struct spw__form_line *line, con
         return SPW_OK;
     if (r->log.place[0] == '\0')
         memcpy(r->log.place, record->place, record->place_length);
-    *chosen = strlen(r->log.place) == record->place_length && memcmp(r->log.place, record->place,
-                                                                     record->place_length) == 0;
+    *chosen =
+        strlen(r->log.place) == record->place_length && memcmp(r->log.place, record->place, record->place_length) == 0;
     if (!*chosen && !r->wanted)
         return spw__fail(SPW_EINVAL, "line %zu: expected events of %s only, found %.*s: --place picks one of them",
                          line->number, r->log.place, (int)record->place_length, record->place);
@@ -264,8 +265,9 @@ static int read_line(struct reader *r, const struct spw__form_line *line)
             if (forms[i]->is_first(line))
                 r->form = forms[i];
         if (!r->form)
-            return spw__form_expected(line, line->start, "a header (Thread,Time,Action,Pointer,Size,Stream or "
-                                     "time_ns,thread,action,place,block,bytes) or a JSON object");
+            return spw__form_expected(line, line->start,
+                                      "a header (Thread,Time,Action,Pointer,Size,Stream or "
+                                      "time_ns,thread,action,place,block,bytes) or a JSON object");
         r->log.form = r->form->name;
         if (r->form->has_header)
             return SPW_OK;

@@ -20,13 +20,13 @@
 #include <spillway/error.h>
 
 /* Bytes that may be live at once: sums of offsets and sizes stay far from 2^64, and below what a range manages. */
-#define SPW__ALLOC_LOG_LIVE_MAX (UINT64_C(1) << 50)
+#define SPW__ALLOC_LOG_LIVE_MAX  (UINT64_C(1) << 50)
 #define SPW__ALLOC_LOG_PLACE_MAX 32u
 
 struct spw__alloc_log {
-    const char *form;               /* name of the form, for reports */
+    const char *form;                     /* name of the form, for reports */
     char place[SPW__ALLOC_LOG_PLACE_MAX]; /* of our own form; empty in the others */
-    uint32_t *ops;                  /* in order: block * 2, + 1 when it is freed */
+    uint32_t *ops;                        /* in order: block * 2, + 1 when it is freed */
     size_t n_ops;
     uint64_t *sizes; /* of the blocks, in bytes as logged, never 0 */
     uint32_t n_blocks;

@@ -81,10 +81,11 @@ static bool is_pointer(const struct field *field, uint64_t *out)
 
 /* RMM */
 
-static int parse_rmm_fields(const struct spw__form_line *line, const struct field *time, struct spw__form_record *record)
+static int parse_rmm_fields(const struct spw__form_line *line, const struct field *time,
+                            struct spw__form_record *record)
 {
     const struct field *const action = time + 1, *const pointer = time + 2, *const size = time + 3,
-                             *const stream = time + 4;
+                              *const stream = time + 4;
     uint64_t ignored;
     if (!is_time(time))
         return spw__form_expected(line, time->start, "a time such as 12:34:56.789012");
@@ -174,7 +175,7 @@ static int parse_own(const struct spw__form_line *line, struct spw__form_record 
     else
         return spw__form_expected(line, fields[ACTION].start, "alloc, free or fail");
     if (!is_place(&fields[PLACE]))
-        return spw__form_expected(line, fields[PLACE].start, "a place: device, pinned_host, host or disk (:1, :2, ...)");
+        return spw__form_expected(line, fields[PLACE].start, "a place: device, pinned_host, host, disk (:1, :2, ...)");
     if (numbers[BLOCK] == 0 && record->kind != SPW__FORM_FAILURE)
         return spw__form_expected(line, fields[BLOCK].start, "a block number above 0");
     record->pointer = numbers[BLOCK];

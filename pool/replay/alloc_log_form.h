@@ -35,7 +35,7 @@ struct spw__form_record {
 struct spw__form {
     const char *name;
     bool (*is_first)(const struct spw__form_line *line); /* whether a log of this form may begin with the line */
-    bool has_header;                                    /* the first line is not a record */
+    bool has_header;                                     /* the first line is not a record */
     int (*parse)(const struct spw__form_line *line, struct spw__form_record *record);
 };
 

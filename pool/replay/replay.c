@@ -11,7 +11,7 @@
 
 /* A pool as large as needed begins at this many times the most that is live. More than any log here needs: first fit
  * alone needs at most log2(largest/smallest) times; a run that needs more grows it. */
-#define ROOM 16u
+#define ROOM          16u
 #define MOVABLE_SLACK 32u /* a movable pool grows to 1 + 1/32 of the most that was live in it */
 
 uint64_t spw__replay_align(uint64_t charge)
@@ -55,11 +55,6 @@ void spw__replay_destroy(struct spw__replay *replay)
     free(replay);
 }
 
-uint64_t spw__replay_charge(const struct spw__replay *replay, uint32_t block)
-{
-    return replay->blocks[block].charge;
-}
-
 uint64_t spw__replay_peak(const struct spw__replay *replay)
 {
     return replay->peak_bytes;
@@ -88,8 +83,8 @@ static int open_pools(struct spw__replay *replay)
         struct spw__replay_pool *pool = &replay->pools[i];
         *pool = (struct spw__replay_pool){.limit = spec->limit_bytes ? spec->limit_bytes : UINT64_MAX};
         pool->elastic = spec->size_bytes == 0;
-        pool->size = pool->elastic ? elastic_size(replay, pool)
-                                   : spec->size_bytes / replay->granularity * replay->granularity;
+        pool->size =
+            pool->elastic ? elastic_size(replay, pool) : spec->size_bytes / replay->granularity * replay->granularity;
         const int rc = spw__range_create(pool->size, replay->granularity, config->address_ordered, NULL, &pool->range);
         if (rc != SPW_OK)
             return rc;

@@ -18,7 +18,7 @@
 #include "pool/replay/alloc_log.h"
 
 #define SPW__REPLAY_GRAIN_DEVICE UINT32_C(256)
-#define SPW__REPLAY_GRAIN_HOST UINT32_C(64)
+#define SPW__REPLAY_GRAIN_HOST   UINT32_C(64)
 
 struct spw__replay_config {
     const spw_spec_pool *pools; /* size_bytes 0: as large as needed */
@@ -49,9 +49,7 @@ void spw__replay_destroy(struct spw__replay *replay);
 SPW_MUST_CHECK int spw__replay_run(struct spw__replay *replay, const struct spw__replay_config *config,
                                    struct spw__replay_result *result);
 
-/* What a block of the log is charged: its bytes rounded up. */
-uint64_t spw__replay_charge(const struct spw__replay *replay, uint32_t block);
-/* The most that was charged at one time. */
+/* The most that is charged at one time: each block's bytes rounded up, as a tier rounds them. */
 uint64_t spw__replay_peak(const struct spw__replay *replay);
 const struct spw__alloc_log *spw__replay_log(const struct spw__replay *replay);
 

@@ -28,12 +28,12 @@ struct window {
 struct view {
     struct spw__replay *replay;
     struct spw__replay_pool *pool;
-    uint32_t *live;          /* blocks by address */
-    uint32_t *order;         /* scratch: blocks by size */
-    uint64_t *holes;         /* scratch: hole i lies before live[i], hole n behind the last */
-    struct window *windows;  /* n + 1 */
+    uint32_t *live;         /* blocks by address */
+    uint32_t *order;        /* scratch: blocks by size */
+    uint64_t *holes;        /* scratch: hole i lies before live[i], hole n behind the last */
+    struct window *windows; /* n + 1 */
     uint32_t n;
-    uint64_t charge;         /* of the request */
+    uint64_t charge; /* of the request */
 };
 
 static int by_address(const void *a, const void *b, void *blocks)

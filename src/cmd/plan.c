@@ -123,9 +123,10 @@ static enum cmd_status plan_log(const struct arguments *arguments, const struct 
     struct spw__replay *replay;
     spw_tier tier;
     if (!find_tier(log, &tier))
-        return cmd_fail(CMD_USAGE, "plan", "%s: a log of %s: only memory is cut into pools", arguments->file, log->place);
-    int rc = spw__replay_create(log, tier == SPW_TIER_DEVICE ? SPW__REPLAY_GRAIN_DEVICE : SPW__REPLAY_GRAIN_HOST,
-                                &replay);
+        return cmd_fail(CMD_USAGE, "plan", "%s: a log of %s: only memory is cut into pools", arguments->file,
+                        log->place);
+    int rc =
+        spw__replay_create(log, tier == SPW_TIER_DEVICE ? SPW__REPLAY_GRAIN_DEVICE : SPW__REPLAY_GRAIN_HOST, &replay);
     if (rc == SPW_OK)
         rc = spw__plan_search(replay, arguments->pools, &plan);
     spw__replay_destroy(replay);

@@ -25,7 +25,8 @@ static void show_error(const char *string, const spw_error_info *error)
     fprintf(stderr, "spillway spec: %s\n  %s", error->message, begin > 0 ? "..." : "");
     for (size_t i = begin; i < end; i++)
         fputc(string[i] >= ' ' && string[i] <= '~' ? string[i] : '?', stderr);
-    fprintf(stderr, "%s\n%*s^\n", end < length ? "..." : "", (int)(2 + (begin > 0 ? 3 : 0) + (at - begin)), "");
+    const size_t indent = strlen(begin > 0 ? "  ..." : "  ") + at - begin;
+    fprintf(stderr, "%s\n%*s^\n", end < length ? "..." : "", (int)indent, "");
 }
 
 /* Pools */
@@ -107,8 +108,8 @@ static void print_folders(const spw_spec *spec)
     uint64_t total = 0;
     bool unlimited = false;
     for (uint32_t i = 0; i < spec->n_folders; i++) {
-        unlimited |= spec->folders[i].quota_bytes == 0 ||
-                     __builtin_add_overflow(total, spec->folders[i].quota_bytes, &total);
+        unlimited |=
+            spec->folders[i].quota_bytes == 0 || __builtin_add_overflow(total, spec->folders[i].quota_bytes, &total);
     }
     printf("disk: %" PRIu32 " folder%s, %s\n", spec->n_folders, spec->n_folders == 1 ? "" : "s",
            unlimited ? "as much as the file systems have free" : cmd_size(total, text));
@@ -141,6 +142,8 @@ static void print_settings(const spw_spec *spec)
     printf("\n  %-12s %s\n", "threads", spec->threads == 0 ? "0: the engine drives all moves" : "1: a mover thread");
     printf("  %-12s %s\n", "verify", spec->verify == 0 ? "0: off" : "1: what is read back from disk is checked");
     printf("  %-12s %s\n", "placement", placements[spec->placement]);
+    if (spec->numa_node >= 0)
+        printf("  %-12s node %d\n", "numa", spec->numa_node);
 }
 
 static enum cmd_status print_canonical(const spw_spec *spec)

@@ -2,6 +2,7 @@
 #include "src/core/evict.h"
 
 #include "pool/base/error.h"
+#include "src/core/hole.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
 
@@ -56,19 +57,22 @@ static void settle_locked(struct spw__piece *piece, struct spw__move *move, int 
     const bool to_disk = move->to.tier == SPW_TIER_DISK;
     const bool stays = status != SPW_OK || piece->pins != 0; /* failed, or a map came in between */
     *to_free = (struct spw__block){.bytes = 0};
-    if (to_disk && status == SPW_OK) {
+    if (to_disk && status == SPW_OK && move->bytes) {
         piece->disk = move->to.extent;
         piece->sum = move->sum;
     }
     if (!stays) {
         *to_free = piece->mem;
         piece->mem = (struct spw__block){.bytes = 0};
-        spw__core_count(manager, SPW__CORE_SPILL_BYTES + to_free->tier, to_free->bytes);
+        const unsigned why = move->bytes == 0                  ? SPW__CORE_DROP_BYTES
+                             : move->to.tier == move->from.tier ? SPW__CORE_HOLE_BYTES
+                                                                : SPW__CORE_SPILL_BYTES;
+        spw__core_count(manager, why + to_free->tier, to_free->bytes);
     }
     if (!to_disk && stays)
         *to_free = piece->to;
     else if (!to_disk)
-        piece->mem = piece->to;
+        spw__piece_set_memory(piece, &piece->to);
     piece->to = (struct spw__block){.bytes = 0};
 }
 
@@ -85,6 +89,8 @@ static void evict_done(struct spw__move *move, int status)
     piece->move = NULL;
     spw__piece_requeue_locked(piece, status != SPW_OK && status != SPW_ECANCELED);
     struct spw__use *use = move->use;
+    struct spw__hole *hole = piece->hole;
+    piece->hole = NULL;
     spw__mutex_unlock(&payload->lock);
 
     if (status != SPW_OK && status != SPW_ECANCELED)
@@ -96,14 +102,17 @@ static void evict_done(struct spw__move *move, int status)
     spw__move_give(manager, move);
     spw__waitset_signal_object(&manager->waits, payload);
     spw__payload_unref(payload);
+    if (hole)
+        spw__hole_piece_done(hole);
     spw__pressure_kick(manager, SPW_TIER_HOST);
 }
 
-/* Sends the piece down: to the block found for it, or to disk. */
+/* Sends the piece down: to the block found for it, or to disk. A piece that lies there already only waits for its last
+ * use on the device. */
 static void describe_move_locked(struct spw__piece *piece, struct spw__move *move)
 {
     struct spw__payload *payload = piece->payload;
-    move->bytes = spw__piece_bytes(piece);
+    move->bytes = piece->disk.bytes ? 0 : spw__piece_bytes(piece);
     move->identity = payload->identity + piece->index;
     move->to = (struct spw__end){.tier = SPW_TIER_DISK};
     if (spw__block_is(&piece->to))
@@ -128,11 +137,15 @@ enum spw__evict_result spw__evict_start(const struct spw__victim *victim)
     for (spw_tier tier = SPW_TIER_PINNED_HOST; tier < SPW__MEMORY_TIERS; tier++)
         spw__tier_grow_for(spw__tier_of(manager, tier), spw__piece_bytes(piece));
     spw__mutex_lock(&payload->lock);
-    if (!evictable_locked(piece)) {
+    /* Since it was popped it may have been mapped, moved to another tier, or queued again. */
+    const bool evictable = evictable_locked(piece) && victims_of(manager, &piece->mem) == victim->queue;
+    if (evictable)
+        spw__victims_remove(victim->queue, &piece->item);
+    if (!evictable) {
         result = SPW__EVICT_SKIPPED;
-    } else if (piece->disk.bytes) {
+    } else if (piece->disk.bytes && !spw__use_pending(manager, payload->last_use)) {
         drop_locked(piece);
-    } else if (!move || (!find_lower_locked(piece, &piece->to) && !manager->store)) {
+    } else if (!move || (!piece->disk.bytes && !find_lower_locked(piece, &piece->to) && !manager->store)) {
         result = SPW__EVICT_BUSY;
         spw__victims_put_back(victims_of(manager, &piece->mem), &piece->item);
     } else {
@@ -149,6 +162,50 @@ enum spw__evict_result spw__evict_start(const struct spw__victim *victim)
         spw__move_give(manager, move);
     spw__payload_unref(payload);
     return result;
+}
+
+/* Takes the piece out of the window by whatever is cheapest; false: it stays. Payload locked. */
+static bool leave_window_locked(struct spw__piece *piece, struct spw__move *move, struct spw__hole *hole)
+{
+    struct spw_manager *manager = piece->payload->manager;
+    if (piece->disk.bytes && !spw__use_pending(manager, piece->payload->last_use)) {
+        drop_locked(piece);
+        return true;
+    }
+    if (!move)
+        return false;
+    struct spw__tier *tier = spw__tier_of(manager, hole->tier);
+    if (!piece->disk.bytes &&
+        spw__tier_try(tier, piece->payload->group, spw__piece_bytes(piece), &piece->to) != SPW_OK &&
+        !find_lower_locked(piece, &piece->to) && !manager->store)
+        return false;
+    piece->hole = hole;
+    describe_move_locked(piece, move);
+    return true;
+}
+
+bool spw__evict_for_hole(struct spw__piece *piece, uint32_t node, struct spw__hole *hole)
+{
+    struct spw__payload *payload = piece->payload;
+    struct spw_manager *manager = payload->manager;
+    struct spw__move *move = spw__move_take(manager);
+    spw__mutex_lock(&payload->lock);
+    if (evictable_locked(piece) && piece->mem.node == node && piece->mem.pool == hole->pool &&
+        piece->mem.tier == hole->tier) {
+        spw__victims_remove(victims_of(manager, &piece->mem), &piece->item);
+        if (!leave_window_locked(piece, move, hole))
+            spw__piece_requeue_locked(piece, false);
+    }
+    const bool moves = piece->move && piece->move == move;
+    spw__mutex_unlock(&payload->lock);
+    if (moves) {
+        spw__mover_submit(manager->mover, move); /* the reference goes with it */
+        return true;
+    }
+    if (move)
+        spw__move_give(manager, move);
+    spw__payload_unref(payload);
+    return false;
 }
 
 bool spw__evict_reclaim_disk(void *arg, uint64_t bytes)

@@ -92,7 +92,9 @@ static int build_tier(struct spw_manager *manager, const spw_spec *spec, spw_tie
     const uint32_t n_pools = spec->n_pools[tier];
     const struct spw__tier_config config = {
         .tier = tier, .pools = spec->pools[tier], .n_pools = n_pools,
-        .address_ordered = spec->placement == SPW_PLACEMENT_ADDRESS, .device = manager->device, .meta = &manager->meta,
+        .address_ordered = spec->placement == SPW_PLACEMENT_ADDRESS, .piece_bytes = manager->piece_bytes,
+        .numa = (unsigned)(spec->numa_node + 1),
+        .device = manager->device, .meta = &manager->meta,
         .log = &manager->log, .waits = &manager->waits, .counters = &manager->counters,
         .first_counter = SPW__CORE_TIERS + (unsigned)tier * SPW__TIER_COUNTERS};
     int rc = spw__tier_init(&manager->tiers[tier], &config);
@@ -195,6 +197,8 @@ static int build_mover(struct spw_manager *manager, const struct spw__settings *
 static void dismantle(struct spw_manager *manager)
 {
     spw__mover_destroy(manager->mover);
+    spw__parked_finish(manager);
+    spw__raw_finish(&manager->raw);
     spw__meta_free(&manager->meta, manager->moves, SPW__SPILL_MOVES * sizeof *manager->moves);
     spw__meta_free(&manager->meta, manager->staging_meta, manager->staging_bytes + SPW__IO_BLOCK);
     if (spw__block_is(&manager->staging_block))
@@ -207,11 +211,13 @@ static void dismantle(struct spw_manager *manager)
         spw__meta_free(&manager->meta, manager->victims[tier], n_pools * sizeof *manager->victims[tier]);
         spw__tier_finish(&manager->tiers[tier]);
         spw__mutex_finish(&manager->pressure[tier].lock);
+        spw__hole_finish(&manager->holes[tier]);
     }
     spw__device_close(manager->device);
     spw__handles_finish(manager);
     spw__waitset_finish(&manager->waits);
     spw__mutex_finish(&manager->moves_lock);
+    spw__meta_finish(&manager->meta);
     free(manager);
 }
 
@@ -246,8 +252,12 @@ static struct spw_manager *new_manager(const spw_options *options, const struct 
     spw__waitset_init(&manager->waits, manager->env.clock);
     spw__mutex_init(&manager->moves_lock, SPW__RANK_META);
     spw__mutex_init(&manager->handles.lock, SPW__RANK_HANDLES);
-    for (unsigned tier = 0; tier < SPW__MEMORY_TIERS; tier++)
+    spw__raw_init(&manager->raw, &manager->meta);
+    spw__parked_init(&manager->parked);
+    for (spw_tier tier = SPW_TIER_DEVICE; tier < SPW__MEMORY_TIERS; tier++) {
         spw__mutex_init(&manager->pressure[tier].lock, SPW__RANK_PUMP);
+        spw__hole_init(&manager->holes[tier], manager, tier);
+    }
     return manager;
 }
 
@@ -306,11 +316,31 @@ static bool list_buffer(spw_buffer *buffer, void *arg)
     return listing->listed < 8 && listing->used < sizeof listing->text - 64;
 }
 
+/* SPW_EBUSY, with how many there are and where, while raw blocks are live. */
+static int check_raw(spw_manager *manager)
+{
+    struct listing listing = {.used = 0};
+    uint64_t live = 0;
+    for (spw_tier tier = SPW_TIER_DEVICE; tier < SPW__MEMORY_TIERS; tier++) {
+        const struct spw__raw_usage usage = spw__raw_usage(&manager->raw, tier);
+        if (usage.live == 0)
+            continue;
+        const int n = snprintf(listing.text + listing.used, sizeof listing.text - listing.used,
+                               "%s%llu in %s (%llu bytes)", live ? ", " : "", (unsigned long long)usage.live,
+                               spw_tier_name(tier), (unsigned long long)usage.live_bytes);
+        listing.used += (size_t)(n > 0 ? n : 0);
+        live += usage.live;
+    }
+    return live ? spw__fail(SPW_EBUSY, "%llu raw blocks are live: %s; free them first", (unsigned long long)live,
+                            listing.text)
+                : SPW_OK;
+}
+
 int spw_manager_destroy(spw_manager *manager)
 {
     if (!manager)
         return SPW_OK;
-    const int rc = spw__check_process(manager);
+    int rc = spw__check_process(manager);
     if (rc != SPW_OK)
         return rc;
     spw__mutex_lock(&manager->handles.lock);
@@ -322,8 +352,10 @@ int spw_manager_destroy(spw_manager *manager)
         return spw__fail(SPW_EBUSY, "%llu buffers are live: %s%s; release them first", (unsigned long long)live,
                          listing.text, live > listing.listed ? ", ..." : "");
     }
-    dismantle(manager);
-    return SPW_OK;
+    rc = check_raw(manager);
+    if (rc == SPW_OK)
+        dismantle(manager);
+    return rc;
 }
 
 /* Takes a buffer away from whoever holds it: its maps and references count no more. */

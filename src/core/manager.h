@@ -10,6 +10,9 @@
 #include "spill/mover.h"
 #include "spill/store.h"
 #include "spill/victim.h"
+#include "src/core/hole.h"
+#include "src/core/parked.h"
+#include "src/core/raw.h"
 
 #include <spillway/manager.h>
 #include <spillway/spec.h>
@@ -22,7 +25,9 @@ enum spw__core_counter {
     SPW__CORE_ADMIT_BYTES = SPW__CORE_ADMITS + SPW__MEMORY_TIERS,
     SPW__CORE_SPILL_BYTES = SPW__CORE_ADMIT_BYTES + SPW__MEMORY_TIERS,
     SPW__CORE_DROP_BYTES = SPW__CORE_SPILL_BYTES + SPW__MEMORY_TIERS,
-    SPW__CORE_WAITS = SPW__CORE_DROP_BYTES + SPW__MEMORY_TIERS,
+    SPW__CORE_HOLES = SPW__CORE_DROP_BYTES + SPW__MEMORY_TIERS,
+    SPW__CORE_HOLE_BYTES = SPW__CORE_HOLES + SPW__MEMORY_TIERS,
+    SPW__CORE_WAITS = SPW__CORE_HOLE_BYTES + SPW__MEMORY_TIERS,
     SPW__CORE_WAIT_NS,
     SPW__CORE_WAIT_TIMEOUTS,
     SPW__CORE_SPILL_FAILURES,
@@ -63,6 +68,7 @@ struct spw_manager {
     struct spw__tier tiers[SPW__MEMORY_TIERS];
     struct spw__victims *victims[SPW__MEMORY_TIERS]; /* one per pool */
     struct spw__pressure pressure[SPW__MEMORY_TIERS];
+    struct spw__hole holes[SPW__MEMORY_TIERS];
     struct spw__device *device;
     struct spw__store *store;
     struct spw__mover *mover;
@@ -73,6 +79,8 @@ struct spw_manager {
     int64_t default_timeout_ms;
     unsigned fork_generation;
     struct spw__handles handles;
+    struct spw__raw raw;
+    struct spw__parked parked;
     struct spw__mutex moves_lock;
     struct spw__move *free_moves; /* guarded by moves_lock: set aside, so that a spill needs no memory */
     struct spw__move *moves;

@@ -73,7 +73,7 @@ static void fetch_done(struct spw__move *move, int status)
     struct spw__block to_free = piece->to;
     if (status == SPW_OK) {
         to_free = piece->mem;
-        piece->mem = piece->to;
+        spw__piece_set_memory(piece, &piece->to);
     } else if (fetch->status == SPW_OK) {
         fetch->status = status;
         fetch->error = *spw_error_detail();
@@ -144,7 +144,7 @@ static void discard_locked(struct spw__fetch *fetch)
     for (uint32_t i = 0; i < payload->n_pieces; i++) {
         struct spw__piece *piece = &payload->pieces[i];
         struct spw__block old = piece->mem;
-        piece->mem = piece->to;
+        spw__piece_set_memory(piece, &piece->to);
         piece->to = (struct spw__block){.bytes = 0};
         if (spw__block_is(&old))
             spw__tier_free(spw__tier_of(payload->manager, (spw_tier)old.tier), &old);
@@ -180,7 +180,7 @@ static int step_locked(struct spw__fetch *fetch)
         const int rc = cut_destination_locked(fetch);
         if (rc != SPW_OK)
             return rc;
-        if (fetch->discard) {
+        if (fetch->discard && !spw__use_pending(payload->manager, payload->last_use)) {
             discard_locked(fetch);
         } else {
             start_moves_locked(fetch);

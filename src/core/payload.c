@@ -17,6 +17,12 @@ uint64_t spw__piece_bytes(const struct spw__piece *piece)
     return left < unit ? left : unit;
 }
 
+void spw__piece_set_memory(struct spw__piece *piece, const struct spw__block *block)
+{
+    piece->mem = *block;
+    spw__tier_set_owner(spw__tier_of(piece->payload->manager, (spw_tier)block->tier), block, piece);
+}
+
 /* Cuts block into the payload's pieces. On failure block is whole again as far as its owner can tell: every part is
  * freed with it, since parts are blocks of their own. */
 static int cut_block(struct spw__payload *payload, struct spw__block *block)
@@ -24,7 +30,7 @@ static int cut_block(struct spw__payload *payload, struct spw__block *block)
     struct spw__tier *tier = spw__tier_of(payload->manager, (spw_tier)block->tier);
     for (uint32_t i = 0; i < payload->n_pieces; i++) {
         struct spw__piece *piece = &payload->pieces[i];
-        piece->mem = *block;
+        spw__piece_set_memory(piece, block);
         block->bytes = 0;
         if (i + 1 < payload->n_pieces) {
             const int rc = spw__tier_split(tier, &piece->mem, payload->manager->piece_bytes, block);
@@ -118,7 +124,7 @@ static void free_when_unused(struct spw__payload *payload)
 {
     struct spw_manager *manager = payload->manager;
     struct spw__use *use = payload->last_use;
-    if (use && spw__device_event_query(manager->device, use->event) == SPW_EAGAIN) {
+    if (spw__use_pending(manager, use)) {
         struct spw__move *move = spw__move_take(manager);
         if (move) {
             move->use = use;
@@ -128,7 +134,7 @@ static void free_when_unused(struct spw__payload *payload)
             return;
         }
         /* Every set-aside move is in flight: the only place where a release waits for the device. */
-        while (spw__device_event_query(manager->device, use->event) == SPW_EAGAIN) {
+        while (spw__use_pending(manager, use)) {
         }
     }
     free_payload(payload);
@@ -179,6 +185,11 @@ struct spw__use *spw__use_ref(struct spw__use *use)
     if (use)
         (void)atomic_fetch_add(&use->refs, 1);
     return use;
+}
+
+bool spw__use_pending(struct spw_manager *manager, const struct spw__use *use)
+{
+    return use && spw__device_event_query(manager->device, use->event) == SPW_EAGAIN;
 }
 
 void spw__use_unref(struct spw_manager *manager, struct spw__use *use)

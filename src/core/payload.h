@@ -29,6 +29,7 @@
 
 struct spw_manager;
 struct spw__fetch;
+struct spw__hole;
 
 enum spw__piece_state { SPW__PIECE_IDLE, SPW__PIECE_SPILLING, SPW__PIECE_FETCHING };
 
@@ -40,6 +41,7 @@ struct spw__piece {
     struct spw__extent disk;
     uint64_t sum; /* of the disk copy */
     struct spw__move *move; /* in flight: SPILLING or FETCHING */
+    struct spw__hole *hole; /* that the piece's move helps to open; NULL: none */
     uint32_t pins;
     uint16_t index;
     uint8_t state; /* enum spw__piece_state */
@@ -76,6 +78,9 @@ void spw__payload_unref(struct spw__payload *payload);
 
 uint64_t spw__piece_bytes(const struct spw__piece *piece);
 
+/* Puts the piece's memory at block, and names it there as what can be moved. Payload locked, or not yet shared. */
+void spw__piece_set_memory(struct spw__piece *piece, const struct spw__block *block);
+
 /* Queues the piece as a victim if it may be one, takes it out otherwise. Payload locked. */
 void spw__piece_requeue_locked(struct spw__piece *piece, bool failed);
 
@@ -85,6 +90,8 @@ bool spw__payload_contiguous_locked(const struct spw__payload *payload, spw_tier
 /* Notes a use on stream that later moves must wait for. Payload locked. */
 int spw__payload_note_use_locked(struct spw__payload *payload, void *stream);
 struct spw__use *spw__use_ref(struct spw__use *use);
+/* True while what a stream was given has not completed: until then the memory is not free. */
+bool spw__use_pending(struct spw_manager *manager, const struct spw__use *use);
 void spw__use_unref(struct spw_manager *manager, struct spw__use *use);
 
 /* Where a move of piece begins: memory if it is there, else disk. Payload locked. */

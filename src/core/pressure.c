@@ -6,6 +6,7 @@
 #include "pool/base/error.h"
 #include "src/core/evict.h"
 #include "src/core/manager.h"
+#include "src/core/parked.h"
 
 uint64_t spw__deadline_ns(const struct spw_manager *manager, const spw_wait_options *wait)
 {
@@ -35,8 +36,8 @@ static int try_tiers(struct spw__request *request, bool may_grow)
         struct spw__tier *at = spw__tier_of(request->manager, tier);
         if (!at->present)
             continue;
-        const int rc = may_grow ? spw__tier_alloc(at, request->group, request->bytes, &request->block)
-                                : spw__tier_try(at, request->group, request->bytes, &request->block);
+        const int rc = spw__tier_alloc_aligned(at, request->group, request->bytes, request->align, may_grow,
+                                               &request->block);
         if (rc == SPW_OK || rc == SPW_ENOMETA)
             return rc;
         possible |= rc != SPW_ETOOBIG;
@@ -62,6 +63,7 @@ static uint32_t channels_of(const struct spw__request *request)
 struct demand {
     struct spw__tier *tier;
     uint64_t bytes;
+    uint64_t align_bytes;      /* what their alignment may cost at the end of a pool that grows */
     uint64_t least_bytes;      /* of the smallest waiter: a pool that cannot hold it is of no use */
     uint64_t fragmented_bytes; /* of the oldest waiter that only lacks a hole */
     uint32_t route;            /* lowest place in the tier's route that a waiter can use */
@@ -83,6 +85,7 @@ static int visit_demand(struct spw__waiter *waiter, void *arg)
     demand->least_bytes = demand->any && demand->least_bytes < charge ? demand->least_bytes : charge;
     demand->any = true;
     demand->bytes += charge;
+    demand->align_bytes += request->align > SPW__IO_BLOCK ? request->align : 0;
     if (request->failed == SPW_EFRAG && demand->fragmented_bytes == 0)
         demand->fragmented_bytes = request->bytes;
     return SPW_EAGAIN;
@@ -142,6 +145,7 @@ static bool pop_victim(struct spw_manager *manager, const struct demand *demand,
 
 static void end_round(struct spw_manager *manager, struct spw__tier *tier)
 {
+    manager->holes[tier->tier].tries = 0;
     if (!manager->pressure[tier->tier].failed)
         return;
     manager->pressure[tier->tier].failed = false;
@@ -149,49 +153,69 @@ static void end_round(struct spw_manager *manager, struct spw__tier *tier)
         spw__victims_forgive(&manager->victims[tier->tier][i]);
 }
 
-/* Picks one victim if what is free and leaving does not cover what is waited for. Guarded by the tier's pressure lock. */
-static bool choose_locked(struct spw_manager *manager, struct spw__tier *tier, struct spw__victim *victim)
+enum choice { CHOSE_NOTHING, CHOSE_VICTIM, CHOSE_HOLE };
+
+/* Picks what to do next if what is free and leaving does not cover what is waited for: a victim, or a hole where only
+ * that is missing. Guarded by the tier's pressure lock. */
+static enum choice choose_locked(struct spw_manager *manager, struct spw__tier *tier, struct spw__victim *victim,
+                                 uint64_t *hole_bytes)
 {
     struct spw__pressure *pressure = &manager->pressure[tier->tier];
+    struct spw__hole *hole = &manager->holes[tier->tier];
     const struct demand demand = look(manager, tier, 0);
     if (!demand.any) {
         end_round(manager, tier);
-        return false;
+        return CHOSE_NOTHING;
     }
+    if (hole->active)
+        return CHOSE_NOTHING; /* its window counts as taken until it ends, and then there is another look */
     const struct supply supply = supply_of(manager, &demand);
     if (demand.bytes <= supply.free + supply.leaving && demand.fragmented_bytes <= supply.leaving)
-        return false;
+        return CHOSE_NOTHING;
+    if (demand.fragmented_bytes && supply.leaving == 0 && hole->tries < SPW__HOLE_TRIES_MAX) {
+        *hole_bytes = demand.fragmented_bytes;
+        hole->active = true;
+        return CHOSE_HOLE;
+    }
     /* A full disk is full for all: the round ends instead of asking it once for every victim. */
     const bool disk_full = pressure->failed && pressure->failure.code == SPW_ENOSPC;
     if (!disk_full && pop_victim(manager, &demand, victim))
-        return true;
+        return CHOSE_VICTIM;
     /* Everything that could go was tried, nothing is on its way, and something could not be written. */
     if (pressure->failed && !supply.in_flight) {
         (void)look(manager, tier, pressure->failure.code);
         end_round(manager, tier);
     }
-    return false;
+    return CHOSE_NOTHING;
 }
 
 /* Attempts run under the wait lock and cannot let pools grow: what could still be given memory gets it here. */
 static void grow_for_waiters(struct spw_manager *manager, struct spw__tier *tier)
 {
     const struct demand demand = look(manager, tier, 0);
-    if (demand.any && spw__tier_grow_for_all(tier, demand.least_bytes, demand.bytes))
+    if (demand.any && spw__tier_grow_for_all(tier, demand.least_bytes, demand.bytes + demand.align_bytes))
         spw__waitset_signal(&manager->waits, SPW__CHANNEL(tier->tier));
 }
 
-/* Evicts until no more victims are needed, can be found, or can be moved now. */
+/* Evicts and opens holes until nothing more is needed, can be found, or can be done now. */
 static void pump(struct spw_manager *manager, spw_tier tier)
 {
     struct spw__victim victim;
+    uint64_t hole_bytes = 0;
     bool more = true;
     grow_for_waiters(manager, spw__tier_of(manager, tier));
     while (more) {
         spw__mutex_lock(&manager->pressure[tier].lock);
-        more = choose_locked(manager, spw__tier_of(manager, tier), &victim);
+        const enum choice choice = choose_locked(manager, spw__tier_of(manager, tier), &victim, &hole_bytes);
         spw__mutex_unlock(&manager->pressure[tier].lock);
-        more = more && spw__evict_start(&victim) != SPW__EVICT_BUSY;
+        switch (choice) {
+        case CHOSE_NOTHING: more = false; break;
+        case CHOSE_VICTIM: more = spw__evict_start(&victim) != SPW__EVICT_BUSY; break;
+        case CHOSE_HOLE: /* without a window no eviction helps either: what is mapped or unsealed is in the way */
+            spw__hole_open(manager, tier, hole_bytes);
+            more = false;
+            break;
+        }
     }
 }
 
@@ -219,22 +243,25 @@ static spw_error_info numbers(const struct spw__request *request)
     struct spw_manager *manager = request->manager;
     struct spw__tier *tier = spw__tier_of(manager, request->lowest);
     const struct spw__gate *gate = &request->group->gates[request->lowest];
-    spw_error_info info = {.place = SPW_PLACE(request->lowest, 0), .requested_bytes = request->bytes,
-                           .free_bytes = spw__gate_free(gate), .largest_free_bytes = spw__tier_largest_free(tier),
-                           .limit_bytes = atomic_load(&gate->budget)};
     const uint32_t route = spw__tier_first_route(tier, request->bytes);
-    info.pool = route < tier->n_pools ? tier->route[route] : 0;
-    return info;
+    return (spw_error_info){.place = SPW_PLACE(request->lowest, 0), .requested_bytes = request->bytes,
+                            .pool = route < tier->n_pools ? tier->route[route] : 0, .free_bytes = spw__gate_free(gate),
+                            .largest_free_bytes = spw__tier_largest_free_from(tier, route),
+                            .limit_bytes = atomic_load(&gate->budget)};
 }
 
 static int fail_request(const struct spw__request *request, int code)
 {
     const spw_error_info info = numbers(request);
     const char *tier = spw_tier_name(request->lowest);
-    char where[160];
-    (void)snprintf(where, sizeof where, "%llu bytes in %s%s (budget %llu, free %llu, largest hole %llu)",
+    struct spw__tier *at = spw__tier_of(request->manager, request->lowest);
+    const uint32_t route = spw__tier_first_route(at, request->bytes);
+    char where[224];
+    (void)snprintf(where, sizeof where,
+                   "%llu bytes in %s%s, pool %u%s (budget %llu, free %llu; its pools: free %llu, largest hole %llu)",
                    (unsigned long long)info.requested_bytes, tier, request->first < request->lowest ? " or above" : "",
-                   (unsigned long long)info.limit_bytes, (unsigned long long)info.free_bytes,
+                   info.pool, route + 1 < at->n_pools ? " and up" : "", (unsigned long long)info.limit_bytes,
+                   (unsigned long long)info.free_bytes, (unsigned long long)spw__tier_free_from(at, route),
                    (unsigned long long)info.largest_free_bytes);
     switch (code) {
     case SPW_ETOOBIG:
@@ -243,8 +270,8 @@ static int fail_request(const struct spw__request *request, int code)
     case SPW_ENOMETA: return spw__fail_info(&info, code, "no metadata memory for a request of %s; raise meta=", where);
     case SPW_EAGAIN: return spw__fail_info(&info, code, "no room at once for %s", where);
     case SPW_EFRAG:
-        return spw__fail_info(&info, code, "no hole for %s before the deadline: what lies between is mapped or unsealed; "
-                                           "unmap it, or raise %s=", where, tier);
+        return spw__fail_info(&info, code, "no hole for %s before the deadline: what lies between is mapped, unsealed "
+                                           "or raw; unmap or free it, or raise %s=", where, tier);
     case SPW_ENOMEM:
         return spw__fail_info(&info, code, "no room for %s before the deadline: unmap or release something, raise %s=%s",
                               where, tier, request->manager->store ? "" : ", or name a spill folder with disk=");
@@ -265,6 +292,16 @@ static int fail_spill(const struct spw__request *request, int code)
     return spw__error_restore(&info);
 }
 
+/* What failed after the last requester had left is not held against the next one. */
+static void begin_round(struct spw_manager *manager, spw_tier tier)
+{
+    if (spw__waitset_busy(&manager->waits, SPW__CHANNEL(tier)))
+        return;
+    spw__mutex_lock(&manager->pressure[tier].lock);
+    end_round(manager, spw__tier_of(manager, tier));
+    spw__mutex_unlock(&manager->pressure[tier].lock);
+}
+
 static int wait_for_room(struct spw__request *request, const spw_wait_options *wait)
 {
     struct spw_manager *manager = request->manager;
@@ -272,6 +309,7 @@ static int wait_for_room(struct spw__request *request, const spw_wait_options *w
     request->waiter = (struct spw__waiter){.attempt = attempt, .channels = channels_of(request),
                                            .deadline_ns = spw__deadline_ns(manager, wait),
                                            .cancel = wait ? wait->cancel : NULL};
+    begin_round(manager, request->lowest);
     spw__wait_enqueue(&manager->waits, &request->waiter);
     spw__pressure_kick(manager, request->lowest);
     spw__core_count(manager, SPW__CORE_WAITS, 1);
@@ -304,6 +342,8 @@ int spw__request_run(struct spw__request *request, const spw_wait_options *wait)
     /* Those who wait already go first, unless the caller cannot wait at all. */
     if (request->nowait || !spw__waitset_busy(&manager->waits, channels_of(request))) {
         rc = try_tiers(request, true);
+        if (rc == SPW_EAGAIN && spw__parked_sweep(manager))
+            rc = try_tiers(request, true);
         if (rc == SPW_EAGAIN)
             spw__waitset_signal(&manager->waits, channels_of(request));
     }

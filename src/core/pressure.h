@@ -22,6 +22,7 @@ struct spw__request {
     struct spw__group *group;
     spw_tier first, lowest; /* tiers tried, in order; victims come from the lowest */
     uint64_t bytes;
+    uint64_t align; /* of the address: a power of two up to SPW__ALIGN_MAX; 0: what disks ask for */
     bool nowait;
     int failed;             /* guarded by the wait lock once enqueued: why the last attempt at lowest did not succeed */
     struct spw__block block; /* out */

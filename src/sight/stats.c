@@ -24,6 +24,8 @@ static void fill_gate(spw_tier_stats *stats, const struct spw__gate *gate)
 static void fill_memory_tier(spw_manager *manager, spw_tier tier, spw_tier_stats *stats)
 {
     const unsigned first = SPW__CORE_TIERS + (unsigned)tier * SPW__TIER_COUNTERS;
+    /* What threads cache is in nobody's hands: taken back, so that committed is what the engine holds. */
+    (void)spw__tier_drain(&manager->tiers[tier]);
     fill_gate(stats, &manager->root.gates[tier]);
     stats->largest_free_bytes = spw__tier_largest_free(&manager->tiers[tier]);
     stats->allocs = sum(manager, first + SPW__TIER_ALLOCS);
@@ -35,6 +37,12 @@ static void fill_memory_tier(spw_manager *manager, spw_tier tier, spw_tier_stats
     stats->admit_bytes = sum(manager, SPW__CORE_ADMIT_BYTES + (unsigned)tier);
     stats->spill_bytes = sum(manager, SPW__CORE_SPILL_BYTES + (unsigned)tier);
     stats->drop_bytes = sum(manager, SPW__CORE_DROP_BYTES + (unsigned)tier);
+    stats->holes = sum(manager, SPW__CORE_HOLES + (unsigned)tier);
+    stats->hole_bytes = sum(manager, SPW__CORE_HOLE_BYTES + (unsigned)tier);
+    const struct spw__raw_usage raw = spw__raw_usage(&manager->raw, tier);
+    stats->raw_bytes = raw.live_bytes;
+    stats->raw_peak_bytes = raw.peak_bytes;
+    stats->raw_allocs = raw.allocs;
 }
 
 static void fill_edges(spw_manager *manager, spw_stats *stats)
@@ -76,6 +84,7 @@ int spw_stats_snapshot(spw_manager *manager, spw_stats *stats)
     spw__mutex_unlock(&manager->handles.lock);
     stats->io_is_uring = manager->store && spw__mover_io_is_uring(manager->mover);
     stats->io_is_direct = manager->store && spw__store_is_direct(manager->store);
+    stats->meta_resident_bytes = spw__meta_resident_bytes(&manager->meta);
     return SPW_OK;
 }
 

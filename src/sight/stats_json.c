@@ -7,14 +7,18 @@ static void tier_json(const spw_tier_stats *tier, const char *name, const char *
               "%s\"%s\":{\"budget_bytes\":%llu,\"committed_bytes\":%llu,\"peak_bytes\":%llu,\"free_bytes\":%llu,"
               "\"largest_free_bytes\":%llu,\"allocs\":%llu,\"alloc_bytes\":%llu,\"admits\":%llu,\"admit_bytes\":%llu,"
               "\"fallback_allocs\":%llu,\"fail_budget\":%llu,\"fail_fragmented\":%llu,\"spill_bytes\":%llu,"
-              "\"drop_bytes\":%llu}",
+              "\"drop_bytes\":%llu,\"raw_bytes\":%llu,\"raw_peak_bytes\":%llu,\"raw_allocs\":%llu,"
+              "\"holes\":%llu,\"hole_bytes\":%llu}",
               separator, name, (unsigned long long)tier->budget_bytes, (unsigned long long)tier->committed_bytes,
               (unsigned long long)tier->peak_bytes, (unsigned long long)tier->free_bytes,
               (unsigned long long)tier->largest_free_bytes, (unsigned long long)tier->allocs,
               (unsigned long long)tier->alloc_bytes, (unsigned long long)tier->admits,
               (unsigned long long)tier->admit_bytes, (unsigned long long)tier->fallback_allocs,
               (unsigned long long)tier->fail_budget, (unsigned long long)tier->fail_fragmented,
-              (unsigned long long)tier->spill_bytes, (unsigned long long)tier->drop_bytes);
+              (unsigned long long)tier->spill_bytes, (unsigned long long)tier->drop_bytes,
+              (unsigned long long)tier->raw_bytes, (unsigned long long)tier->raw_peak_bytes,
+              (unsigned long long)tier->raw_allocs, (unsigned long long)tier->holes,
+              (unsigned long long)tier->hole_bytes);
 }
 
 static void edges_json(const spw_stats *stats, struct spw__out *out)
@@ -44,10 +48,11 @@ void spw__stats_json(const spw_stats *stats, struct spw__out *out)
     spw__outf(out,
               ",\"disk_written_bytes\":%llu,\"disk_read_bytes\":%llu,\"disk_allocated_bytes\":%llu,\"waits\":%llu,"
               "\"wait_ns\":%llu,\"wait_timeouts\":%llu,\"spill_failures\":%llu,\"corrupt_pieces\":%llu,\"buffers\":%llu,"
-              "\"io_is_uring\":%u,\"io_is_direct\":%u}\n",
+              "\"io_is_uring\":%u,\"io_is_direct\":%u,\"meta_resident_bytes\":%llu}\n",
               (unsigned long long)stats->disk_written_bytes, (unsigned long long)stats->disk_read_bytes,
               (unsigned long long)stats->disk_allocated_bytes, (unsigned long long)stats->waits,
               (unsigned long long)stats->wait_ns, (unsigned long long)stats->wait_timeouts,
               (unsigned long long)stats->spill_failures, (unsigned long long)stats->corrupt_pieces,
-              (unsigned long long)stats->buffers, stats->io_is_uring, stats->io_is_direct);
+              (unsigned long long)stats->buffers, stats->io_is_uring, stats->io_is_direct,
+              (unsigned long long)stats->meta_resident_bytes);
 }

@@ -21,15 +21,15 @@ static struct human human(uint64_t bytes)
 
 static void tiers_text(const spw_stats *stats, struct spw__out *out)
 {
-    spw__outf(out, "%-12s %11s %11s %11s %11s %11s %11s %11s\n", "tier", "budget", "committed", "peak", "admitted",
-              "spilled", "dropped", "largest");
+    spw__outf(out, "%-12s %11s %11s %11s %11s %11s %11s %11s %11s\n", "tier", "budget", "committed", "peak", "raw",
+              "admitted", "spilled", "dropped", "largest");
     for (unsigned tier = 0; tier < SPW_TIER_COUNT; tier++) {
         const spw_tier_stats *at = &stats->tiers[tier];
         if (at->budget_bytes == 0 && at->peak_bytes == 0)
             continue;
-        spw__outf(out, "%-12s %11s %11s %11s %11s %11s %11s %11s\n", spw_tier_name((spw_tier)tier),
+        spw__outf(out, "%-12s %11s %11s %11s %11s %11s %11s %11s %11s\n", spw_tier_name((spw_tier)tier),
                   human(at->budget_bytes).text, human(at->committed_bytes).text, human(at->peak_bytes).text,
-                  human(at->admit_bytes).text, human(at->spill_bytes).text, human(at->drop_bytes).text,
+                  human(at->raw_bytes).text, human(at->admit_bytes).text, human(at->spill_bytes).text, human(at->drop_bytes).text,
                   human(at->largest_free_bytes).text);
     }
 }
@@ -61,4 +61,6 @@ void spw__stats_text(const spw_stats *stats, struct spw__out *out)
               (unsigned long long)stats->waits, (double)stats->wait_ns / 1e9, (unsigned long long)stats->wait_timeouts,
               (unsigned long long)stats->spill_failures, (unsigned long long)stats->corrupt_pieces,
               (unsigned long long)stats->buffers);
+    if (stats->meta_resident_bytes)
+        spw__outf(out, "metadata: an arena of jemalloc with %s resident\n", human(stats->meta_resident_bytes).text);
 }

@@ -1,0 +1,95 @@
+/* The slower choices among holes. Neighbour: range_bins.h, which has the bins and the usual choice. */
+#include "pool/range_bins.h"
+
+/* Cost of putting an allocation of bytes into [offset, offset + hole): low addresses are better, and so is filling a
+ * hole rather than leaving most of it over. Weight: see docs/allocator.md. */
+#define LEFT_OVER_WEIGHT 0.4
+
+struct choice {
+    uint32_t hole; /* NONE: what lies behind the last node, or nothing */
+    double cost;
+};
+
+static void consider(struct choice *choice, const struct spw__range *range, uint32_t index, uint64_t offset,
+                     uint64_t hole, uint64_t bytes)
+{
+    const double left_over = (double)(hole - bytes) / (double)hole;
+    const double cost = (double)offset + LEFT_OVER_WEIGHT * (double)range->high * left_over;
+    if (cost < choice->cost)
+        *choice = (struct choice){index, cost};
+}
+
+/* Space behind the last node takes part as far as it has been used before. */
+static struct choice start_behind(const struct spw__range *range, uint64_t bytes, uint64_t align)
+{
+    struct choice choice = {NONE, __builtin_huge_val()};
+    if (aligned_up(range->top, align) + bytes <= range->high)
+        consider(&choice, range, NONE, range->top, range->high - range->top, bytes);
+    return choice;
+}
+
+uint32_t spw__bins_find_few(const struct spw__range *range, uint64_t bytes, uint64_t align)
+{
+    struct choice choice = start_behind(range, bytes, align);
+    for (uint32_t bin = next_bin(range, bin_of(range, bytes)); bin != NO_BIN; bin = next_bin(range, bin + 1)) {
+        for (uint32_t i = range->bins[bin].head; i != NONE; i = at(range, i)->free_next) {
+            const struct node *hole = at(range, i);
+            if (!fits(hole, bytes, align))
+                continue;
+            if (hole->bytes == bytes)
+                return i;
+            consider(&choice, range, i, hole->offset, hole->bytes, bytes);
+        }
+    }
+    return choice.hole;
+}
+
+/* No hole of a near size is in sight: the best of the heads from bin on, each of which fits. */
+uint32_t spw__bins_find_far(const struct spw__range *range, uint32_t bin, uint64_t bytes, uint64_t align)
+{
+    struct choice choice = start_behind(range, bytes, align);
+    for (; bin != NO_BIN; bin = next_bin(range, bin + 1)) {
+        const struct bin *heads = &range->bins[bin];
+        consider(&choice, range, heads->head, heads->offset, heads->bytes, bytes);
+    }
+    return choice.hole;
+}
+
+/* The smallest hole that fits among the first `tries` of a bin. */
+static uint32_t best_of_bin(const struct spw__range *range, uint32_t bin, uint64_t bytes, uint64_t align,
+                            uint32_t tries)
+{
+    uint32_t best = NONE;
+    for (uint32_t i = range->bins[bin].head; i != NONE && tries > 0; i = at(range, i)->free_next, tries--) {
+        const struct node *hole = at(range, i);
+        if (fits(hole, bytes, align) && (best == NONE || hole->bytes < at(range, best)->bytes))
+            best = i;
+    }
+    return best;
+}
+
+/* Holes in the bins that may be too small, or lie badly for the alignment: so many tries in each. */
+uint32_t spw__bins_find_hidden(const struct spw__range *range, uint64_t bytes, uint64_t align, uint32_t tries)
+{
+    const uint32_t sure = bin_of(range, bytes + align - (UINT64_C(1) << range->shift)) + 1;
+    uint32_t found = NONE;
+    for (uint32_t bin = next_bin(range, bin_of(range, bytes)); bin < sure && found == NONE;
+         bin = next_bin(range, bin + 1))
+        found = best_of_bin(range, bin, bytes, align, tries);
+    return found;
+}
+
+/* Bytes of the largest hole, 0 when there is none. */
+uint64_t spw__bins_largest(const struct spw__range *range, uint32_t *largest)
+{
+    *largest = NONE;
+    if (!range->levels)
+        return 0;
+    const unsigned level = 63u - (unsigned)__builtin_clzll(range->levels);
+    const uint32_t bin = level * SUBS + 31u - (unsigned)__builtin_clz(range->subs[level]);
+    *largest = range->bins[bin].head;
+    for (uint32_t i = *largest; level > 1 && i != NONE; i = at(range, i)->free_next)
+        if (at(range, i)->bytes > at(range, *largest)->bytes)
+            *largest = i;
+    return at(range, *largest)->bytes;
+}

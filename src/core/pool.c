@@ -1,0 +1,188 @@
+/* Raw memory: the public calls. Neighbours: pressure.c finds the room, raw.c knows every block by its address, parked.c
+ * keeps what streams may still use. */
+#include "src/core/manager.h"
+#include "src/core/pressure.h"
+
+#include "pool/base/error.h"
+
+#include <spillway/pool.h>
+
+void spw_pool_options_init(spw_pool_options *options)
+{
+    *options = (spw_pool_options){.struct_size = sizeof *options, .wait = {.timeout_ms = SPW_TIMEOUT_DEFAULT}};
+}
+
+static int check_place(const spw_manager *manager, spw_place place, const char *call)
+{
+    if (!manager)
+        return spw__fail(SPW_EINVAL, "%s: manager is NULL", call);
+    const int rc = spw__check_process(manager);
+    if (rc != SPW_OK)
+        return rc;
+    return spw__memory_place(manager, place)
+               ? SPW_OK
+               : spw__fail(SPW_EINVAL, "%s: the place is not a memory tier of this manager", call);
+}
+
+static int check_alloc(size_t align, const spw_pool_options *options)
+{
+    if ((align & (align - 1)) != 0 || align > SPW__ALIGN_MAX)
+        return spw__fail(SPW_EINVAL, "spw_pool_alloc: an alignment of %zu is not a power of two up to 2 MiB", align);
+    if (options->struct_size != sizeof *options)
+        return spw__fail(SPW_EINVAL, "spw_pool_alloc: options.struct_size is %zu, not %zu; use spw_pool_options_init",
+                         options->struct_size, sizeof *options);
+    if (options->flags & ~SPW_NOWAIT)
+        return spw__fail(SPW_EINVAL, "spw_pool_alloc: unknown flags 0x%x; SPW_NOWAIT is the only one", options->flags);
+    return spw__check_wait(&options->wait);
+}
+
+static void count_alloc(spw_manager *manager, const struct spw__block *block, uint64_t sign)
+{
+    const unsigned first = SPW__CORE_TIERS + block->tier * (unsigned)SPW__TIER_COUNTERS;
+    spw__core_count(manager, first + SPW__TIER_ALLOCS, sign);
+    spw__core_count(manager, first + SPW__TIER_ALLOC_BYTES, sign * block->bytes);
+}
+
+static void give_block(spw_manager *manager, struct spw__block *block, spw_stream *stream)
+{
+    if (block->tier == SPW_TIER_DEVICE && stream)
+        spw__park(manager, block, stream);
+    else
+        (void)spw__tier_free(spw__tier_of(manager, (spw_tier)block->tier), block);
+    spw__pressure_kick(manager, SPW_TIER_HOST);
+}
+
+/* A block that nobody has yet: parked by the same stream, or as the request gets it. */
+static int find_block(struct spw__request *request, const spw_wait_options *wait, spw_stream *stream)
+{
+    if (stream && request->first == SPW_TIER_DEVICE &&
+        spw__parked_take(request->manager, stream, request->first, request->bytes, request->align, &request->block)) {
+        count_alloc(request->manager, &request->block, 1);
+        return SPW_OK;
+    }
+    return spw__request_run(request, wait);
+}
+
+int spw_pool_alloc(spw_manager *manager, spw_place place, size_t bytes, size_t align, spw_stream *stream,
+                   const spw_pool_options *options, spw_block *block)
+{
+    spw_pool_options defaults;
+    uint64_t serial;
+    int rc = block ? SPW_OK : spw__fail(SPW_EINVAL, "spw_pool_alloc: block is NULL");
+    if (!options) {
+        spw_pool_options_init(&defaults);
+        options = &defaults;
+    }
+    if (block)
+        *block = (spw_block){.ptr = NULL};
+    if (rc == SPW_OK)
+        rc = check_place(manager, place, "spw_pool_alloc");
+    if (rc == SPW_OK)
+        rc = check_alloc(align, options);
+    if (rc != SPW_OK || bytes == 0)
+        return rc;
+    /* Never 0: raw memory does not go to disk, and needs no gaps before it to suit one. */
+    if (align < spw__tier_of(manager, SPW_PLACE_TIER(place))->granularity)
+        align = spw__tier_of(manager, SPW_PLACE_TIER(place))->granularity;
+    struct spw__request request = {.manager = manager, .group = &manager->root, .bytes = bytes, .align = align,
+                                   .nowait = (options->flags & SPW_NOWAIT) != 0,
+                                   .first = SPW_PLACE_TIER(place), .lowest = SPW_PLACE_TIER(place)};
+    rc = find_block(&request, &options->wait, stream);
+    if (rc != SPW_OK)
+        return rc;
+    rc = spw__raw_insert(&manager->raw, &request.block, &serial);
+    if (rc != SPW_OK) {
+        count_alloc(manager, &request.block, UINT64_MAX); /* it was granted for nothing */
+        give_block(manager, &request.block, stream);
+        return rc;
+    }
+    *block = (spw_block){.ptr = (void *)(uintptr_t)request.block.address, .size = bytes, .reserved = {serial, place}};
+    return SPW_OK;
+}
+
+/* Names the memory that address lies in: nothing is known of it there, or no longer. */
+static int fail_unknown(spw_manager *manager, const char *call, uint64_t address, bool replaced)
+{
+    const void *ptr = (const void *)(uintptr_t)address;
+    for (spw_tier tier = SPW_TIER_DEVICE; tier < SPW__MEMORY_TIERS; tier++)
+        for (uint32_t i = 0; i < manager->tiers[tier].n_pools; i++) {
+            const struct spw__pool *pool = &manager->tiers[tier].pools[i];
+            if (address - pool->base >= pool->size)
+                continue;
+            const spw_error_info info = {.place = SPW_PLACE(tier, 0), .pool = i};
+            return spw__fail_info(&info, SPW_EBADHANDLE, "%s: %p in pool %u of %s %s", call, ptr, i,
+                                  spw_tier_name(tier),
+                                  replaced ? "was freed already: the block that begins there now is a later one"
+                                           : "is not the beginning of a live block: it was freed already, or never "
+                                             "handed out");
+        }
+    return spw__fail(SPW_EBADHANDLE, "%s: %p lies in no pool of this manager", call, ptr);
+}
+
+static int free_address(spw_manager *manager, const char *call, void *ptr, uint64_t serial, spw_stream *stream)
+{
+    struct spw__block found;
+    const int rc = manager ? spw__check_process(manager) : spw__fail(SPW_EINVAL, "%s: manager is NULL", call);
+    if (rc != SPW_OK || !ptr)
+        return rc;
+    const uint64_t address = (uint64_t)(uintptr_t)ptr;
+    if (!spw__raw_look(&manager->raw, address, serial, true, &found))
+        return fail_unknown(manager, call, address,
+                            spw__raw_look(&manager->raw, address, SPW__RAW_ANY, false, &found));
+    give_block(manager, &found, stream);
+    return SPW_OK;
+}
+
+int spw_pool_free(spw_manager *manager, const spw_block *block, spw_stream *stream)
+{
+    if (!block)
+        return spw__fail(SPW_EINVAL, "spw_pool_free: block is NULL");
+    /* No block has this serial number: it stands for any. */
+    const uint64_t serial = block->reserved[0] == SPW__RAW_ANY ? 0 : block->reserved[0];
+    return free_address(manager, "spw_pool_free", block->ptr, serial, stream);
+}
+
+int spw_pool_free_ptr(spw_manager *manager, void *ptr, spw_stream *stream)
+{
+    return free_address(manager, "spw_pool_free_ptr", ptr, SPW__RAW_ANY, stream);
+}
+
+size_t spw_pool_usable_size(spw_manager *manager, const void *ptr)
+{
+    struct spw__block found;
+    const uint64_t address = (uint64_t)(uintptr_t)ptr;
+    if (!manager || spw__check_process(manager) != SPW_OK || !ptr)
+        return 0;
+    if (spw__raw_look(&manager->raw, address, SPW__RAW_ANY, false, &found))
+        return found.bytes;
+    (void)fail_unknown(manager, "spw_pool_usable_size", address, false);
+    return 0;
+}
+
+int spw_pool_trim(spw_manager *manager, spw_place place, uint64_t keep_bytes, uint64_t *trimmed)
+{
+    if (trimmed)
+        *trimmed = 0;
+    const int rc = check_place(manager, place, "spw_pool_trim");
+    if (rc != SPW_OK)
+        return rc;
+    const uint64_t bytes = spw__tier_trim(spw__tier_of(manager, SPW_PLACE_TIER(place)), keep_bytes);
+    if (trimmed)
+        *trimmed = bytes;
+    return SPW_OK;
+}
+
+int spw_pool_regions(spw_manager *manager, spw_place place, spw_pool_region *regions, uint32_t max, uint32_t *n)
+{
+    if (!n || (!regions && max))
+        return spw__fail(SPW_EINVAL, "spw_pool_regions: n is NULL, or regions is NULL and max is not 0");
+    *n = 0;
+    const int rc = check_place(manager, place, "spw_pool_regions");
+    if (rc != SPW_OK)
+        return rc;
+    const struct spw__tier *tier = spw__tier_of(manager, SPW_PLACE_TIER(place));
+    *n = tier->n_pools;
+    for (uint32_t i = 0; i < tier->n_pools && i < max; i++)
+        regions[i] = (spw_pool_region){.base = (void *)(uintptr_t)tier->pools[i].base, .size = tier->pools[i].size};
+    return SPW_OK;
+}
