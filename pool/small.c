@@ -48,11 +48,11 @@ static uint32_t find_guarded(const struct cache *cache, uint32_t size_class)
 static void flush_guarded(struct cache *cache, uint32_t size_class, uint32_t n)
 {
     struct spw__small *small = cache->small;
-    entry *entries = cache->entries[size_class];
+    struct entry *entries = cache->entries[size_class];
     const uint64_t bytes = (uint64_t)n * small->class_bytes[size_class];
     spw__mutex_lock(small->config.lock);
     for (uint32_t i = 0; i < n; i++)
-        spw__slab_give_locked(small, entries[i]);
+        spw__slab_give_locked(small, &entries[i]);
     spw__mutex_unlock(small->config.lock);
     set_count(cache, size_class, cache->n[size_class] - n);
     memmove(entries, entries + n, cache->n[size_class] * sizeof *entries);
@@ -90,7 +90,7 @@ static bool make_room_guarded(struct cache *cache, uint64_t bytes)
 }
 
 static int take(struct spw__small *small, struct spw__group *group, uint32_t size_class, uint32_t n,
-                entry *entries, uint32_t *taken)
+                struct entry *entries, uint32_t *taken)
 {
     const uint64_t bytes = small->class_bytes[size_class];
     int rc = SPW_ENOMEM;
@@ -150,13 +150,11 @@ void spw__small_destroy(struct spw__small *small)
 
 /* Operations */
 
-static void hand_out(struct spw__small *small, entry taken, uint64_t bytes, struct spw__small_object *out)
+static void hand_out(struct spw__small *small, const struct entry *taken, uint64_t bytes, struct spw__small_object *out)
 {
-    struct slab *slab = slab_at(small, slab_of(taken));
-    const uint32_t slot = slot_of(taken);
-    atomic_store_explicit(&slab->live[slot], 1, memory_order_relaxed);
-    *out = (struct spw__small_object){.offset = slab->offset + slot * bytes, .bytes = bytes, .slab = slab_of(taken),
-                                      .slot = (uint8_t)slot};
+    (void)atomic_fetch_or_explicit(word_at(small, taken->slab), UINT64_C(1) << taken->slot, memory_order_relaxed);
+    *out = (struct spw__small_object){.offset = taken->offset, .bytes = bytes, .slab = taken->slab,
+                                      .slot = (uint8_t)taken->slot};
 }
 
 static int alloc_uncached(struct spw__small *small, struct spw__group *group, uint32_t size_class,
@@ -164,12 +162,12 @@ static int alloc_uncached(struct spw__small *small, struct spw__group *group, ui
 {
     const struct spw__small_config *config = &small->config;
     const uint64_t bytes = small->class_bytes[size_class];
-    entry slot;
+    struct entry slot;
     uint32_t taken = 0;
     const int rc = take(small, group, size_class, 1, &slot, &taken);
     if (rc != SPW_OK)
         return rc;
-    hand_out(small, slot, bytes, out);
+    hand_out(small, &slot, bytes, out);
     spw__count(config->counters, config->count_allocs, 1);
     spw__count(config->counters, config->count_bytes, bytes);
     return SPW_OK;
@@ -180,7 +178,7 @@ int spw__small_alloc(struct spw__small *small, struct spw__group *group, uint64_
 {
     uint32_t size_class = class_of(small, bytes);
     struct cache *cache = spw__small_cache(small);
-    entry slot = 0;
+    struct entry slot = {0, 0, 0};
     int rc = SPW_OK;
     if (!cache && may_register)
         cache = spw__small_register(small, group);
@@ -204,12 +202,12 @@ int spw__small_alloc(struct spw__small *small, struct spw__group *group, uint64_
     }
     spw__cache_unguard(cache);
     if (rc == SPW_OK)
-        hand_out(small, slot, bytes, out);
+        hand_out(small, &slot, bytes, out);
     return rc;
 }
 
 /* Keeps an object that is live no more, unless somebody waits for memory. */
-static bool keep(struct cache *cache, struct spw__group *group, uint32_t size_class, entry slot)
+static bool keep(struct cache *cache, struct spw__group *group, uint32_t size_class, const struct entry *entry)
 {
     struct spw__small *small = cache->small;
     const uint64_t bytes = small->class_bytes[size_class];
@@ -218,7 +216,7 @@ static bool keep(struct cache *cache, struct spw__group *group, uint32_t size_cl
     if (kept) {
         if (cache->n[size_class] == BIN_ENTRIES)
             flush_guarded(cache, size_class, BATCH_MAX);
-        cache->entries[size_class][cache->n[size_class]] = slot;
+        cache->entries[size_class][cache->n[size_class]] = *entry;
         set_count(cache, size_class, cache->n[size_class] + 1u);
         cache->bytes += bytes;
     }
@@ -226,23 +224,34 @@ static bool keep(struct cache *cache, struct spw__group *group, uint32_t size_cl
     return kept;
 }
 
+/* Takes the live bit of an object. False: it has none. */
+static bool take_live(struct spw__small *small, const struct spw__small_object *object, uint32_t size_class)
+{
+    slab_word *word = word_at(small, object->slab);
+    if (!word || object->slot >= SLOTS_MAX || object->bytes != small->class_bytes[size_class])
+        return false;
+    const uint64_t bit = UINT64_C(1) << object->slot;
+    const uint64_t tag = tag_of(small, object->offset - object->slot * object->bytes, size_class);
+    const uint64_t now = atomic_load_explicit(word, memory_order_relaxed);
+    return now >> 32 == tag >> 32 && (now & bit) &&
+           (atomic_fetch_and_explicit(word, ~bit, memory_order_relaxed) & bit);
+}
+
 int spw__small_free(struct spw__small *small, struct spw__group *group, const struct spw__small_object *object,
                     bool *back)
 {
-    struct slab *slab = slab_at(small, object->slab);
-    const entry slot = entry_of(object->slab, object->slot);
+    const struct entry slot = {object->offset, object->slab, object->slot};
+    const uint32_t size_class = class_of(small, object->bytes);
     *back = false;
-    if (!slab || object->slot >= slab->n_slots || object->bytes != small->class_bytes[slab->size_class] ||
-        object->offset != slab->offset + object->slot * object->bytes ||
-        atomic_exchange_explicit(&slab->live[object->slot], 0, memory_order_relaxed) != 1)
+    if (object->bytes > small->config.largest_bytes || !take_live(small, object, size_class))
         return spw__fail(SPW_EBADHANDLE, "slot %u of slab %u is not a live small object: freed twice, or never "
                                          "allocated", object->slot, object->slab);
     struct cache *cache = spw__small_cache(small);
-    if (cache && keep(cache, group, slab->size_class, slot))
+    if (cache && keep(cache, group, size_class, &slot))
         return SPW_OK;
     *back = true;
     spw__mutex_lock(small->config.lock);
-    spw__slab_give_locked(small, slot);
+    spw__slab_give_locked(small, &slot);
     spw__mutex_unlock(small->config.lock);
     spw__ledger_uncommit(group, small->config.tier, object->bytes);
     return SPW_OK;

@@ -10,12 +10,9 @@ static bool broken(const char *what, uint32_t slab)
     return false;
 }
 
-static uint32_t live_slots(struct slab *slab)
+static uint32_t live_slots(const struct spw__small *small, uint32_t index)
 {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < slab->n_slots; i++)
-        n += atomic_load(&slab->live[i]);
-    return n;
+    return (uint32_t)atomic_load(word_at(small, index));
 }
 
 /* Cached slots are neither free nor live, and no two entries name one. */
@@ -24,12 +21,14 @@ static bool check_cache(struct spw__small *small, const struct cache *cache, uin
     uint64_t sum = 0;
     for (uint32_t i = 0; i < small->n_classes; i++)
         for (uint32_t j = 0; j < cache->n[i]; j++) {
-            const uint32_t index = slab_of(cache->entries[i][j]), slot = slot_of(cache->entries[i][j]);
-            const struct slab *slab = slab_at(small, index);
+            const struct entry *entry = &cache->entries[i][j];
+            const uint32_t index = entry->slab, slot = entry->slot;
+            const struct slab *slab = index < small->n_slabs ? slab_at(small, index) : NULL;
             const uint32_t bit = UINT32_C(1) << slot;
-            if (!slab || slot >= slab->n_slots || slab->size_class != i)
+            if (!slab || slot >= slab->n_slots || slab->size_class != i ||
+                entry->offset != slab->offset + (uint64_t)slot * small->class_bytes[i])
                 return broken("a cache holds what is no object of its class", index);
-            if ((slab->free & bit) || atomic_load(&slab->live[slot]) || (seen[index] & bit))
+            if ((slab->free & bit) || (live_slots(small, index) & bit) || (seen[index] & bit))
                 return broken("a cached object is free, live, or cached twice", index);
             seen[index] |= bit;
             sum += small->class_bytes[i];
@@ -45,11 +44,13 @@ static bool check_slabs(struct spw__small *small, const uint32_t *seen, struct s
         if (slab->n_slots == 0)
             continue;
         const uint32_t bytes = small->class_bytes[slab->size_class];
-        const uint32_t live = live_slots(slab);
+        const uint32_t live = (uint32_t)__builtin_popcount(live_slots(small, i));
         const uint32_t n_free = (uint32_t)__builtin_popcount(slab->free);
         const uint32_t n_cached = (uint32_t)__builtin_popcount(seen[i]);
         if (live + n_free + n_cached != slab->n_slots || n_free == slab->n_slots)
             return broken("its slots are not each free, cached or live, or all of them are free", i);
+        if (atomic_load(word_at(small, i)) >> 32 != tag_of(small, slab->offset, slab->size_class) >> 32)
+            return broken("its word is that of another slab", i);
         if (spw__range_offset(small->config.range, slab->node) != slab->offset ||
             spw__range_bytes(small->config.range, slab->node) != (uint64_t)bytes * slab->n_slots)
             return broken("it is not the allocation that it was cut from", i);

@@ -15,37 +15,29 @@
 #define CHUNK_FIRST 64u                  /* slabs of the first chunk; each next one has twice as many */
 #define NONE UINT32_MAX
 
-/* A record of a slab. Records are recycled and never given back, and what a free reads of them is atomic, so that a wrong
- * name, or one that two threads free at once, is recognised and touches nothing else. One cache line. */
+/* A record of a slab, guarded by the pool's lock. Records are recycled and never given back. */
 struct slab {
-    _Alignas(64) _Atomic uint64_t offset; /* atomic: changed only while no slot is anybody's */
-    _Atomic uint16_t size_class;          /* atomic: the same */
-    _Atomic uint8_t n_slots;              /* atomic: the same; 0: the record stands for nothing */
-    uint32_t node;                        /* of the range */
-    uint32_t free;                        /* guarded by the pool's lock: bit s: slot s is free */
-    uint32_t prev;                        /* guarded by the pool's lock: partial slabs of the class */
-    uint32_t next;                        /* the same; of a recycled record: the next one */
-    _Atomic uint8_t live[SLOTS_MAX];      /* atomic: [s] is 1 while slot s is live; bytes: only a free exchanges */
+    uint64_t offset;
+    uint32_t node; /* of the range */
+    uint32_t free; /* bit s: slot s is free */
+    uint32_t prev; /* partial slabs of the class */
+    uint32_t next; /* the same; of a recycled record: the next one */
+    uint16_t size_class;
+    uint8_t n_slots; /* 0: the record stands for nothing */
 };
-_Static_assert(sizeof(struct slab) == 64, "one cache line");
+_Static_assert(sizeof(struct slab) == 32, "two records a cache line");
 
-/* A slot that is free for one user: in a cache, or on its way. Slab and slot in one word. */
-typedef uint64_t entry;
+/* All that allocs and frees through a cache touch of a slab, eight to a cache line: in the upper half what tells it from
+ * the one that had its record before, in the lower half bit s: slot s is live. A wrong name, or one that two threads free
+ * at once, is recognised. */
+typedef _Atomic uint64_t slab_word;
 
-static inline entry entry_of(uint32_t slab, uint32_t slot)
-{
-    return (uint64_t)slot << 32 | slab;
-}
-
-static inline uint32_t slab_of(entry it)
-{
-    return (uint32_t)it;
-}
-
-static inline uint32_t slot_of(entry it)
-{
-    return (uint32_t)(it >> 32);
-}
+/* A slot that is free for one user: in a cache, or on its way. */
+struct entry {
+    uint64_t offset;
+    uint32_t slab;
+    uint32_t slot;
+};
 
 #define BIN_ENTRIES 32u /* cached objects of one class */
 
@@ -59,7 +51,7 @@ struct cache {
     uint8_t n[CLASSES_MAX];   /* guarded by guard */
     uint64_t filled[CLASSES_MAX / 64 + 1]; /* guarded by guard: bit c: n[c] is not 0 */
     struct cache *prev, *next; /* guarded by small->caches_lock */
-    entry entries[][BIN_ENTRIES]; /* guarded by guard; n_classes of them */
+    struct entry entries[][BIN_ENTRIES]; /* guarded by guard; n_classes of them */
 };
 
 struct spw__small {
@@ -120,14 +112,43 @@ static inline void spw__cache_unguard(struct cache *cache)
     atomic_store_explicit(&cache->guard, false, memory_order_release);
 }
 
-/* The slab of an index below n_slabs, or a record that stands for nothing, or NULL. Chunk c holds CHUNK_FIRST << c. */
-static inline struct slab *slab_at(const struct spw__small *small, uint32_t index)
+/* Chunk c holds CHUNK_FIRST << c records, and behind them as many words. */
+static inline unsigned chunk_of(uint32_t index, uint64_t *at)
 {
     const uint64_t biased = (uint64_t)index + CHUNK_FIRST;
     const unsigned chunk = 57u - (unsigned)__builtin_clzll(biased);
-    struct slab *slabs = atomic_load_explicit(&small->chunks[chunk], memory_order_acquire);
-    return slabs ? &slabs[biased - ((uint64_t)CHUNK_FIRST << chunk)] : NULL;
+    *at = biased - ((uint64_t)CHUNK_FIRST << chunk);
+    return chunk;
 }
+
+static inline size_t chunk_bytes(unsigned chunk)
+{
+    return ((size_t)CHUNK_FIRST << chunk) * (sizeof(struct slab) + sizeof(slab_word));
+}
+
+/* The record of an index below n_slabs. */
+static inline struct slab *slab_at(const struct spw__small *small, uint32_t index)
+{
+    uint64_t at;
+    const unsigned chunk = chunk_of(index, &at);
+    return &atomic_load_explicit(&small->chunks[chunk], memory_order_acquire)[at];
+}
+
+/* The word of an index; NULL when there never was such a slab, nor one near it. */
+static inline slab_word *word_at(const struct spw__small *small, uint32_t index)
+{
+    uint64_t at;
+    const unsigned chunk = chunk_of(index, &at);
+    struct slab *slabs = atomic_load_explicit(&small->chunks[chunk], memory_order_acquire);
+    return slabs ? (slab_word *)(void *)(slabs + ((size_t)CHUNK_FIRST << chunk)) + at : NULL;
+}
+
+/* The upper half of a slab's word. */
+static inline uint64_t tag_of(const struct spw__small *small, uint64_t offset, uint32_t size_class)
+{
+    return (offset >> small->shift) << 40 | (uint64_t)size_class << 32;
+}
+_Static_assert(CLASSES_MAX <= 256, "a class has 8 bits in a word, the offset 24");
 
 static inline uint32_t class_of(const struct spw__small *small, uint64_t bytes)
 {
@@ -138,10 +159,10 @@ static inline uint32_t class_of(const struct spw__small *small, uint64_t bytes)
 
 /* Takes up to n free slots of a class, from new slabs where there is no partial one. Returns how many; when 0, *rc says
  * why. */
-uint32_t spw__slab_take_locked(struct spw__small *small, uint32_t size_class, uint32_t n, entry *out, int *rc);
+uint32_t spw__slab_take_locked(struct spw__small *small, uint32_t size_class, uint32_t n, struct entry *out, int *rc);
 
 /* Makes a slot free again; a slab without any other goes back to the range. */
-void spw__slab_give_locked(struct spw__small *small, entry slot);
+void spw__slab_give_locked(struct spw__small *small, const struct entry *entry);
 
 /* Gives all that a cache holds back, and adds up what it counted. Returns the bytes. */
 uint64_t spw__cache_drain_guarded(struct cache *cache);

@@ -29,8 +29,7 @@ void spw__slab_init(struct spw__small *small)
 void spw__slab_finish(struct spw__small *small)
 {
     for (unsigned i = 0; i < CHUNKS_MAX; i++)
-        spw__meta_free(small->config.meta, atomic_load(&small->chunks[i]),
-                       ((size_t)CHUNK_FIRST << i) * sizeof(struct slab));
+        spw__meta_free(small->config.meta, atomic_load(&small->chunks[i]), chunk_bytes(i));
 }
 
 static int take_record(struct spw__small *small, uint32_t *out)
@@ -41,11 +40,12 @@ static int take_record(struct spw__small *small, uint32_t *out)
         return SPW_OK;
     }
     const uint32_t index = small->n_slabs;
-    const unsigned chunk = 57u - (unsigned)__builtin_clzll((uint64_t)index + CHUNK_FIRST);
+    uint64_t at;
+    const unsigned chunk = chunk_of(index, &at);
     if (index == NONE)
         return SPW_ENOMETA;
     if (!atomic_load_explicit(&small->chunks[chunk], memory_order_relaxed)) {
-        struct slab *slabs = spw__meta_alloc(small->config.meta, ((size_t)CHUNK_FIRST << chunk) * sizeof *slabs);
+        struct slab *slabs = spw__meta_alloc(small->config.meta, chunk_bytes(chunk));
         if (!slabs)
             return SPW_ENOMETA;
         atomic_store_explicit(&small->chunks[chunk], slabs, memory_order_release);
@@ -106,6 +106,7 @@ static int new_slab(struct spw__small *small, uint32_t size_class)
         recycle_record(small, index);
         return rc;
     }
+    atomic_store_explicit(word_at(small, index), tag_of(small, offset, size_class), memory_order_relaxed);
     slab->offset = offset;
     slab->size_class = (uint16_t)size_class;
     slab->n_slots = (uint8_t)n_slots;
@@ -114,7 +115,7 @@ static int new_slab(struct spw__small *small, uint32_t size_class)
     return SPW_OK;
 }
 
-uint32_t spw__slab_take_locked(struct spw__small *small, uint32_t size_class, uint32_t n, entry *out, int *rc)
+uint32_t spw__slab_take_locked(struct spw__small *small, uint32_t size_class, uint32_t n, struct entry *out, int *rc)
 {
     uint32_t taken = 0;
     while (taken < n) {
@@ -126,20 +127,22 @@ uint32_t spw__slab_take_locked(struct spw__small *small, uint32_t size_class, ui
             continue;
         }
         struct slab *slab = slab_at(small, index);
-        for (; slab->free && taken < n; slab->free &= slab->free - 1)
-            out[taken++] = entry_of(index, (uint32_t)__builtin_ctz(slab->free));
+        for (; slab->free && taken < n; slab->free &= slab->free - 1) {
+            const uint32_t slot = (uint32_t)__builtin_ctz(slab->free);
+            out[taken++] = (struct entry){slab->offset + (uint64_t)slot * small->class_bytes[size_class], index, slot};
+        }
         if (!slab->free)
             unlink_partial(small, slab);
     }
     return taken;
 }
 
-void spw__slab_give_locked(struct spw__small *small, entry slot)
+void spw__slab_give_locked(struct spw__small *small, const struct entry *entry)
 {
-    const uint32_t index = slab_of(slot);
+    const uint32_t index = entry->slab;
     struct slab *slab = slab_at(small, index);
     const bool was_full = slab->free == 0;
-    slab->free |= UINT32_C(1) << slot_of(slot);
+    slab->free |= UINT32_C(1) << entry->slot;
     if (slab->free != all_slots(slab)) {
         if (was_full)
             link_partial(small, index);

@@ -46,7 +46,7 @@ static void share_caches_locked(struct spw__small *small)
 
 static size_t cache_bytes(const struct spw__small *small)
 {
-    return sizeof(struct cache) + small->n_classes * sizeof(entry[BIN_ENTRIES]);
+    return sizeof(struct cache) + small->n_classes * sizeof(struct entry[BIN_ENTRIES]);
 }
 
 static void free_cache(struct cache *cache)

@@ -121,6 +121,24 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+static void find_largest_request(struct spw__tier *tier)
+{
+    tier->largest_request = 0;
+    for (uint32_t i = 0; i < tier->n_pools; i++) {
+        const struct spw__pool *pool = &tier->pools[i];
+        const uint64_t holds = smaller(pool->size - pool->set_aside, pool->limit);
+        if (tier->largest_request < holds)
+            tier->largest_request = holds;
+    }
+}
+
+void spw__tier_set_aside(struct spw__tier *tier, const struct spw__block *block)
+{
+    tier->pools[block->pool].set_aside += block->bytes;
+    tier->set_aside += block->bytes;
+    find_largest_request(tier);
+}
+
 int spw__tier_init(struct spw__tier *tier, const struct spw__tier_config *config)
 {
     int rc = SPW_OK;
@@ -150,14 +168,12 @@ int spw__tier_init(struct spw__tier *tier, const struct spw__tier_config *config
         if (rc == SPW_OK)
             rc = map_pool(tier, pool);
         tier->size += pool->size;
-        const uint64_t holds = smaller(pool->size, pool->limit);
-        if (tier->largest_request < holds)
-            tier->largest_request = holds;
     }
     if (rc != SPW_OK) {
         spw__tier_finish(tier);
         return rc;
     }
+    find_largest_request(tier);
     sort_route(tier);
     tier->present = true;
     return SPW_OK;
@@ -248,7 +264,7 @@ static int place(struct spw__tier *tier, struct spw__group *group, uint64_t byte
     *over_budget = false;
     for (uint32_t at = first; at < tier->n_pools && rc != SPW_OK && rc != SPW_ENOMETA; at++) {
         const struct spw__pool *pool = &tier->pools[tier->route[at]];
-        if (pool->size < charge)
+        if (pool->size - pool->set_aside < charge)
             continue;
         const bool small = pool->small && align <= tier->granularity && bytes <= tier->small_max_bytes &&
                            spw__tier_small_alloc(tier, tier->route[at], group, charge, may_grow, out) == SPW_OK;
@@ -281,7 +297,8 @@ int spw__tier_alloc_aligned(struct spw__tier *tier, struct spw__group *group, ui
     bool over_budget;
     *out = (struct spw__block){.bytes = 0};
     if (!tier->present || bytes > tier->largest_request ||
-        spw__tier_charge(tier, bytes) > atomic_load_explicit(&group->gates[tier->tier].budget, memory_order_relaxed))
+        spw__tier_charge(tier, bytes) + tier->set_aside >
+            atomic_load_explicit(&group->gates[tier->tier].budget, memory_order_relaxed))
         return SPW_ETOOBIG;
     int rc = place(tier, group, bytes, align, may_grow, &over_budget, out);
     if ((rc == SPW_ENOMEM || rc == SPW_EFRAG) && tier->n_small != 0) {

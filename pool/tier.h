@@ -53,6 +53,7 @@ struct spw__pool {
     uint64_t base;
     uint64_t size;
     uint64_t limit; /* UINT64_MAX: unlimited */
+    uint64_t set_aside; /* bytes at its beginning that are never given back: no request can have them */
     bool registered; /* with the device's driver: it may have refused */
 };
 
@@ -66,6 +67,7 @@ struct spw__tier {
     uint32_t *route;          /* pool numbers, smallest limit first, unlimited last */
     uint64_t size;            /* of all pools */
     uint64_t largest_request; /* what the largest eligible pool could hold when empty */
+    uint64_t set_aside;       /* of all pools */
     uint32_t granularity;
     struct spw__device *device; /* device tier only; not owned */
     unsigned numa;              /* node + 1 of host memory; 0: any */
@@ -150,6 +152,9 @@ uint64_t spw__tier_drain(struct spw__tier *tier);
 /* Gives a block back to its pool and its group, then signals those who wait for the tier; a small object may stay in
  * the thread's cache as long as nobody waits. SPW_EBADHANDLE, and nothing is changed, when it is not live. */
 int spw__tier_free(struct spw__tier *tier, struct spw__block *block);
+
+/* The block, the first of its pool, will stay for ever (staging): what could only fit in its place is too big. */
+void spw__tier_set_aside(struct spw__tier *tier, const struct spw__block *block);
 
 /* Cuts a block: *block keeps the first bytes, *tail is the rest. SPW_ENOMETA; SPW_EINVAL: a small object has no
  * parts. */

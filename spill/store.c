@@ -75,6 +75,16 @@ void spw__store_destroy(struct spw__store *store)
     spw__meta_free(store->meta, store, store_bytes(store->capacity));
 }
 
+/* A folder that is named twice, by whatever name, would count the same free space twice. */
+static int check_twice(const struct spw__store *store, const struct spw__folder *folder)
+{
+    for (uint32_t i = 0; i < store->n_spaces; i++)
+        if (store->spaces[i].folder.device == folder->device && store->spaces[i].folder.inode == folder->inode)
+            return spw__fail(SPW_EINVAL, "spill folder %s is named twice (%s); name each folder once", folder->path,
+                             store->spaces[i].folder.path);
+    return 0;
+}
+
 int spw__store_create(const spw_spec_folder *folders, uint32_t n_folders, struct spw__gate *gate,
                       struct spw__meta *meta, const struct spw__log *log, struct spw__store **out)
 {
@@ -97,6 +107,12 @@ int spw__store_create(const spw_spec_folder *folders, uint32_t n_folders, struct
         struct space *space = &store->spaces[store->n_spaces];
         rc = spw__folder_open(&folders[store->n_spaces], meta, log, &space->folder);
         if (rc != 0) {
+            spw__store_destroy(store);
+            return rc;
+        }
+        rc = check_twice(store, &space->folder);
+        if (rc != 0) {
+            spw__folder_close(&space->folder, meta);
             spw__store_destroy(store);
             return rc;
         }
@@ -278,6 +294,25 @@ static int fail_no_space(const struct spw__store *store, uint64_t bytes, uint32_
                           quota ? "raise the quota in disk=" : full ? "" : "add a folder to disk=");
 }
 
+/* The budget of all folders together is used up: a quota somebody gave, or what the file systems had free at the start. */
+static int fail_budget(const struct spw__store *store, uint64_t bytes)
+{
+    const spw_error_info info = {.place = SPW_DISK, .requested_bytes = bytes,
+                                 .free_bytes = spw__gate_free(store->gate), .limit_bytes = store->gate->budget};
+    char list[160] = "";
+    size_t used = 0;
+    bool given = false;
+    for (uint32_t i = 0; i < store->n_spaces && used < sizeof list - 1; i++) {
+        given |= store->spaces[i].folder.quota_given;
+        const int n = snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", store->spaces[i].folder.path);
+        used += n > 0 ? (size_t)n : 0;
+    }
+    return spw__fail_info(&info, SPW_ENOSPC, "no room to spill %llu bytes in %s: the disk budget has %llu of %llu left; %s, or add a "
+                          "folder to disk=", (unsigned long long)bytes, list, (unsigned long long)info.free_bytes,
+                          (unsigned long long)info.limit_bytes,
+                          given ? "raise the quota in disk=" : "free space there (that is what the file system had)");
+}
+
 int spw__store_alloc(struct spw__store *store, uint64_t bytes, uint32_t exclude, struct spw__extent *out)
 {
     int os_errnos[SPW_SPEC_FOLDERS_MAX] = {0};
@@ -289,13 +324,8 @@ int spw__store_alloc(struct spw__store *store, uint64_t bytes, uint32_t exclude,
     if (bytes == 0 || bytes > UINT64_MAX / 2)
         return spw__fail(SPW_EINVAL, "an extent of %llu bytes", (unsigned long long)bytes);
     extent.bytes = round_up(bytes, store->block_bytes);
-    if (!spw__gate_commit(store->gate, extent.bytes)) {
-        const spw_error_info info = {.place = SPW_DISK, .requested_bytes = extent.bytes,
-                                     .free_bytes = spw__gate_free(store->gate), .limit_bytes = store->gate->budget};
-        return spw__fail_info(&info, SPW_ENOSPC, "no room to spill %llu bytes: the disk budget has %llu of %llu left; "
-                              "raise the quota in disk=", (unsigned long long)info.requested_bytes,
-                              (unsigned long long)info.free_bytes, (unsigned long long)info.limit_bytes);
-    }
+    if (!spw__gate_commit(store->gate, extent.bytes))
+        return fail_budget(store, extent.bytes);
     while ((i = choose(store, skip)) < store->n_spaces) {
         rc = alloc_in(store, &store->spaces[i], extent.bytes, &extent, &os_errnos[i]);
         if (rc == 0) {

@@ -113,6 +113,7 @@ static int find_quota(struct spw__folder *folder, uint64_t quota_bytes)
 {
     struct statvfs status;
     folder->quota_bytes = quota_bytes;
+    folder->quota_given = quota_bytes != 0;
     if (quota_bytes != 0)
         return 0;
     if (fstatvfs(folder->fd, &status) != 0)

@@ -22,6 +22,7 @@ struct spw__folder {
     size_t path_bytes;
     int fd; /* the spill file */
     uint64_t quota_bytes;
+    bool quota_given; /* else it is what the file system had free */
     uint32_t block_bytes; /* alignment that transfers need: a power of two, at least SPW__FOLDER_BLOCK_MIN */
     bool direct;          /* the file is open with O_DIRECT */
     bool created;         /* the folder was made here and goes with the file */

@@ -368,6 +368,29 @@ START_TEST(fragmented_and_no_room_are_different_errors)
 }
 END_TEST
 
+START_TEST(what_could_only_fit_in_the_place_of_staging_is_too_big_at_once)
+{
+    spw_buffer *buffer;
+    open_manager("host=4M; disk=%s:16M"); /* staging is a quarter, and stays */
+    ck_assert_int_eq(alloc_within(SPW_HOST, 3 * MIB + 1, SPW_TIMEOUT_INFINITE, &buffer), SPW_ETOOBIG);
+    ck_assert_int_eq(alloc_within(SPW_HOST, 3 * MIB, 0, &buffer), SPW_OK);
+    must_release(buffer);
+}
+END_TEST
+
+START_TEST(two_pools_with_free_bytes_in_each_but_room_in_none_evict)
+{
+    spw_buffer *buffers[8];
+    open_manager("host=4M,4M; staging=64K; disk=%s:64M");
+    for (unsigned i = 0; i < 8; i++)
+        buffers[i] = must_make(SPW_HOST, 1536 * KIB, i);
+    for (unsigned i = 0; i < 8; i++) {
+        check_at(buffers[i], SPW_HOST, i);
+        must_release(buffers[i]);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("admit");
@@ -390,6 +413,8 @@ int main(void)
     tcase_add_test(tests, free_bytes_scattered_over_pools_do_not_hide_that_a_victim_is_needed);
     tcase_add_test(tests, no_victim_is_taken_from_a_pool_that_is_too_small_for_the_request);
     tcase_add_test(tests, fragmented_and_no_room_are_different_errors);
+    tcase_add_test(tests, what_could_only_fit_in_the_place_of_staging_is_too_big_at_once);
+    tcase_add_test(tests, two_pools_with_free_bytes_in_each_but_room_in_none_evict);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

@@ -287,7 +287,8 @@ START_TEST(sections_set_every_field)
 {
     const spw_spec spec = parsed("device=10737418240,2147483648:20971520,1073741824:2097152; pinned=64G,4G:2M;host=1T;"
                                  "  disk=/nvme0/spill:500G,/nvme1/spill; meta=32M; staging=8M; piece=1M; device_id=3; "
-                                 "driver=sim; io=threads; io_threads=4; threads=0; verify=1; placement=address");
+                                 "driver=sim; io=threads; io_threads=4; threads=0; verify=1; placement=address; "
+                                 "numa=3");
     ck_assert_uint_eq(spec.n_pools[SPW_TIER_DEVICE], 3);
     assert_pool(&spec, SPW_TIER_DEVICE, 1, UINT64_C(2) << 30, 20 << 20);
     assert_pool(&spec, SPW_TIER_PINNED_HOST, 0, UINT64_C(64) << 30, 0);
@@ -309,6 +310,7 @@ START_TEST(sections_set_every_field)
     ck_assert_int_eq(spec.driver, SPW_DRIVER_SIM);
     ck_assert_int_eq(spec.io, SPW_IO_THREADS);
     ck_assert_int_eq(spec.placement, SPW_PLACEMENT_ADDRESS);
+    ck_assert_int_eq(spec.numa_node, 3);
 }
 END_TEST
 
@@ -329,6 +331,7 @@ START_TEST(what_sections_do_not_name_is_absent_or_default)
     ck_assert_int_eq(spec.driver, SPW_DRIVER_AUTO);
     ck_assert_int_eq(spec.io, SPW_IO_AUTO);
     ck_assert_int_eq(spec.placement, SPW_PLACEMENT_AUTO);
+    ck_assert_int_eq(spec.numa_node, -1);
     assert_route(&spec, SPW_TIER_DEVICE, 1, "");
     assert_route(&spec, SPW_TIER_DISK, 1, "");
 }
@@ -406,6 +409,8 @@ static const struct {
     {"driver=", 7, "expected auto, cuda or sim, found the end"},
     {"io=uring2", 3, "expected auto, uring or threads, found \"uring2\""},
     {"placement=addr", 10, "expected auto or address"},
+    {"numa=1024", 5, "expected a number from 0 to 1023"},
+    {"numa=any", 5, "expected a number from 0 to 1023"},
     {"disk=", 5, "expected a folder, found the end"},
     {"disk=/a,", 8, "expected a folder, found the end"},
     {"disk=:500G", 5, "expected a folder"},
@@ -500,6 +505,7 @@ static void assert_equal(const spw_spec *a, const spw_spec *b)
     ck_assert_int_eq(a->driver, b->driver);
     ck_assert_int_eq(a->io, b->io);
     ck_assert_int_eq(a->placement, b->placement);
+    ck_assert_int_eq(a->numa_node, b->numa_node);
 }
 
 static const struct {
@@ -511,6 +517,7 @@ static const struct {
     {"host=0", "device=0"},
     {"pinned_host=1048576K;disk=/a:1G,/b:c:0,/d", "device=0; pinned=1G; disk=/a:1G,/b:c:0,/d"},
     {"disk=0:0", "device=0; disk=0:0"},
+    {"numa=0;host=1M", "device=0; host=1M; numa=0"},
     {"placement=address;verify=0;threads=1;io_threads=2;io=uring;driver=cuda;piece=3K;staging=5000;meta=1T;device_id=7",
      "device=0; device_id=7; meta=1T; staging=5000; piece=3K; driver=cuda; io=uring; io_threads=2; threads=1; "
      "verify=0; placement=address"},

@@ -210,6 +210,19 @@ START_TEST(growth_stops_at_the_quota)
 }
 END_TEST
 
+START_TEST(a_folder_named_twice_by_whatever_name_is_refused)
+{
+    char once[300], again[310];
+    (void)snprintf(once, sizeof once, "%s/once", root);
+    (void)snprintf(again, sizeof again, "%s/../once", once);
+    const spw_spec_folder folders[] = {folder_of(once, MIB), folder_of(again, MIB)};
+    ck_assert_int_eq(spw__store_create(folders, 2, &gate, &meta, &line_log, &store), SPW_EINVAL);
+    ck_assert_ptr_nonnull(strstr(spw_error_detail()->message, again));
+    ck_assert_ptr_null(store);
+    ck_assert_int_eq(access(once, F_OK), -1); /* it was created for this, and is gone again */
+}
+END_TEST
+
 START_TEST(the_folder_with_most_room_is_taken_unless_left_out)
 {
     char paths[3][300];
@@ -586,6 +599,7 @@ int main(void)
     tcase_add_test(tests, quota_zero_is_what_the_file_system_has_free);
     tcase_add_test(tests, growth_claims_little_at_first_and_doubles);
     tcase_add_test(tests, growth_stops_at_the_quota);
+    tcase_add_test(tests, a_folder_named_twice_by_whatever_name_is_refused);
     tcase_add_test(tests, the_folder_with_most_room_is_taken_unless_left_out);
     tcase_add_test(tests, fault_STORE_SPACE_on_a_large_step_falls_back_to_the_smallest);
     tcase_add_test(tests, fault_STORE_SPACE_leaves_the_file_as_it_was_and_later_room_is_used);

@@ -108,7 +108,8 @@ SPW_API SPW_MUST_CHECK int spw_buffer_write(spw_buffer *buffer, size_t offset, c
 #define SPW_MAP_DISCARD 0x04u /* with WRITE: the old content is not needed and is not moved */
 #define SPW_MAP_NOMOVE 0x08u  /* SPW_EWRONGTIER instead of moving the bytes */
 #define SPW_MAP_HERE 0x10u    /* map wherever the bytes lie in memory; place is only asked when they are on disk */
-#define SPW_MAP_NOWAIT 0x20u  /* neither evict, nor read from disk, nor wait: SPW_EAGAIN instead */
+#define SPW_MAP_NOWAIT 0x20u  /* neither evict, nor wait for room, nor read from disk: SPW_EAGAIN instead. A copy from
+                                 another memory tier is made, and waited for */
 
 /* Options of spw_map. */
 typedef struct spw_map_options {

@@ -52,7 +52,7 @@ static void list_pieces_locked(struct spw__hole *hole, const struct spw__pool *p
 }
 
 /* Finds and claims the window in one pool, and lists what lies in it. */
-static bool find_window(struct spw__hole *hole, uint32_t index, uint64_t bytes)
+static bool find_window(struct spw__hole *hole, uint32_t index, uint64_t bytes, uint64_t align)
 {
     struct spw__tier *tier = spw__tier_of(hole->manager, hole->tier);
     struct spw__pool *pool = &tier->pools[index];
@@ -60,7 +60,7 @@ static bool find_window(struct spw__hole *hole, uint32_t index, uint64_t bytes)
     uint64_t begin = 0;
     bool found = false;
     spw__mutex_lock(&pool->lock);
-    if (spw__range_window(pool->range, charge, SPW__IO_BLOCK, is_movable, pool, &begin) == SPW_OK &&
+    if (spw__range_window(pool->range, charge, align ? align : SPW__IO_BLOCK, is_movable, pool, &begin) == SPW_OK &&
         spw__range_claim(pool->range, begin, charge) == SPW_OK) {
         hole->pool = index;
         hole->room = count_live_locked(pool, begin, begin + charge);
@@ -131,13 +131,13 @@ void spw__hole_piece_done(struct spw__hole *hole)
     work(hole);
 }
 
-void spw__hole_open(struct spw_manager *manager, spw_tier which, uint64_t bytes)
+void spw__hole_open(struct spw_manager *manager, spw_tier which, uint64_t bytes, uint64_t align)
 {
     struct spw__hole *hole = &manager->holes[which];
     const struct spw__tier *tier = spw__tier_of(manager, which);
     bool found = false;
     for (uint32_t at = spw__tier_first_route(tier, bytes); at < tier->n_pools && !found; at++)
-        found = find_window(hole, tier->route[at], bytes);
+        found = find_window(hole, tier->route[at], bytes, align);
     if (!found) {
         deactivate(hole, false);
         return;

@@ -44,9 +44,9 @@ struct spw__hole {
 void spw__hole_init(struct spw__hole *hole, struct spw_manager *manager, spw_tier tier);
 void spw__hole_finish(struct spw__hole *hole);
 
-/* Starts clearing a window for a request of bytes in tier; the caller has set active, which is cleared at the end, or at
+/* Starts clearing a window for a request of bytes at a multiple of align (0: of an I/O block) in tier; the caller has set active, which is cleared at the end, or at
  * once when no pool has a window that can be cleared. Not under a lock. */
-void spw__hole_open(struct spw_manager *manager, spw_tier tier, uint64_t bytes);
+void spw__hole_open(struct spw_manager *manager, spw_tier tier, uint64_t bytes, uint64_t align);
 
 /* A piece's move is over, however it ended. */
 void spw__hole_piece_done(struct spw__hole *hole);

@@ -152,8 +152,10 @@ static int build_staging(struct spw_manager *manager, const struct spw__settings
                                            &manager->staging_block);
             *staging = (void *)(uintptr_t)manager->staging_block.address;
             /* A small block is aligned only because it is the first of its pool. */
-            if (rc == SPW_OK && manager->staging_bytes && manager->staging_block.address % SPW__IO_BLOCK == 0)
+            if (rc == SPW_OK && manager->staging_bytes && manager->staging_block.address % SPW__IO_BLOCK == 0) {
+                spw__tier_set_aside(&manager->tiers[tier], &manager->staging_block);
                 return SPW_OK;
+            }
             return spw__fail(SPW_EINVAL, "staging of %llu bytes does not fit the pools of %s; one of them must hold at "
                                          "least %u bytes", (unsigned long long)manager->staging_bytes,
                              spw_tier_name(tier), SPW__IO_BLOCK);

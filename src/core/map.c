@@ -12,6 +12,8 @@
  */
 #include "src/core/map.h"
 
+#include <sched.h>
+
 #include "pool/base/error.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
@@ -337,6 +339,61 @@ int spw__payload_map(struct spw__payload *payload, spw_place place, uint32_t fla
     }
     if (entered)
         spw__waitset_leave(waits);
+    return rc;
+}
+
+/* The watched use has completed: whoever waits for the payload looks again. */
+static void use_completed(struct spw__move *move, int status)
+{
+    struct spw__payload *payload = move->arg;
+    struct spw_manager *manager = payload->manager;
+    struct spw__use *use = move->use;
+    (void)status; /* a lost context ends the use as well; who reads the bytes is told by the copy that fails */
+    spw__mutex_lock(&payload->lock);
+    payload->watched = false;
+    spw__mutex_unlock(&payload->lock);
+    spw__use_unref(manager, use);
+    spw__move_give(manager, move);
+    spw__waitset_signal_object(&manager->waits, payload);
+    spw__payload_unref(payload);
+}
+
+/* Lets the mover watch the last use, unless it does already, or has no move to spare: then it is looked at again soon,
+ * since all moves in flight end in a signal. */
+static void watch_use_locked(struct spw__payload *payload)
+{
+    struct spw__move *move = payload->watched ? NULL : spw__move_take(payload->manager);
+    if (!move)
+        return;
+    payload->watched = true;
+    move->use = spw__use_ref(payload->last_use);
+    move->done = use_completed;
+    move->arg = payload;
+    spw__payload_ref(payload);
+    spw__mover_submit(payload->manager->mover, move);
+}
+
+int spw__payload_order_use(struct spw__payload *payload, void *stream, const spw_wait_options *wait)
+{
+    struct spw_manager *manager = payload->manager;
+    const uint64_t deadline_ns = spw__deadline_ns(manager, wait);
+    int rc = SPW_OK;
+    spw__waitset_enter(&manager->waits);
+    spw__mutex_lock(&payload->lock);
+    if (stream && payload->last_use)
+        rc = spw__device_event_order(manager->device, stream, payload->last_use->event);
+    while (rc == SPW_OK && !stream && spw__use_pending(manager, payload->last_use)) {
+        watch_use_locked(payload);
+        if (!payload->watched) {
+            spw__mutex_unlock(&payload->lock);
+            (void)sched_yield();
+        } else {
+            rc = wait_for_change_unlock(payload, wait, deadline_ns);
+        }
+        spw__mutex_lock(&payload->lock);
+    }
+    spw__mutex_unlock(&payload->lock);
+    spw__waitset_leave(&manager->waits);
     return rc;
 }
 

@@ -61,6 +61,7 @@ struct spw__payload {
     uint32_t writers;      /* open views with WRITE */
     uint32_t n_pieces;
     bool sealed;
+    bool watched;          /* the mover reports when last_use completes */
     bool gathering;        /* the fetch has its room: no piece may leave */
     struct spw__piece pieces[];
 };

@@ -66,6 +66,7 @@ struct demand {
     uint64_t align_bytes;      /* what their alignment may cost at the end of a pool that grows */
     uint64_t least_bytes;      /* of the smallest waiter: a pool that cannot hold it is of no use */
     uint64_t fragmented_bytes; /* of the oldest waiter that only lacks a hole */
+    uint64_t fragmented_align;
     uint32_t route;            /* lowest place in the tier's route that a waiter can use */
     bool any;
     int complete_with;         /* when set: every waiter ends with it */
@@ -86,8 +87,10 @@ static int visit_demand(struct spw__waiter *waiter, void *arg)
     demand->any = true;
     demand->bytes += charge;
     demand->align_bytes += request->align > SPW__IO_BLOCK ? request->align : 0;
-    if (request->failed == SPW_EFRAG && demand->fragmented_bytes == 0)
+    if (request->failed == SPW_EFRAG && demand->fragmented_bytes == 0) {
         demand->fragmented_bytes = request->bytes;
+        demand->fragmented_align = request->align;
+    }
     return SPW_EAGAIN;
 }
 
@@ -158,7 +161,7 @@ enum choice { CHOSE_NOTHING, CHOSE_VICTIM, CHOSE_HOLE };
 /* Picks what to do next if what is free and leaving does not cover what is waited for: a victim, or a hole where only
  * that is missing. Guarded by the tier's pressure lock. */
 static enum choice choose_locked(struct spw_manager *manager, struct spw__tier *tier, struct spw__victim *victim,
-                                 uint64_t *hole_bytes)
+                                 struct demand *hole_demand)
 {
     struct spw__pressure *pressure = &manager->pressure[tier->tier];
     struct spw__hole *hole = &manager->holes[tier->tier];
@@ -173,7 +176,7 @@ static enum choice choose_locked(struct spw_manager *manager, struct spw__tier *
     if (demand.bytes <= supply.free + supply.leaving && demand.fragmented_bytes <= supply.leaving)
         return CHOSE_NOTHING;
     if (demand.fragmented_bytes && supply.leaving == 0 && hole->tries < SPW__HOLE_TRIES_MAX) {
-        *hole_bytes = demand.fragmented_bytes;
+        *hole_demand = demand;
         hole->active = true;
         return CHOSE_HOLE;
     }
@@ -201,18 +204,18 @@ static void grow_for_waiters(struct spw_manager *manager, struct spw__tier *tier
 static void pump(struct spw_manager *manager, spw_tier tier)
 {
     struct spw__victim victim;
-    uint64_t hole_bytes = 0;
+    struct demand demand = {.bytes = 0};
     bool more = true;
     grow_for_waiters(manager, spw__tier_of(manager, tier));
     while (more) {
         spw__mutex_lock(&manager->pressure[tier].lock);
-        const enum choice choice = choose_locked(manager, spw__tier_of(manager, tier), &victim, &hole_bytes);
+        const enum choice choice = choose_locked(manager, spw__tier_of(manager, tier), &victim, &demand);
         spw__mutex_unlock(&manager->pressure[tier].lock);
         switch (choice) {
         case CHOSE_NOTHING: more = false; break;
         case CHOSE_VICTIM: more = spw__evict_start(&victim) != SPW__EVICT_BUSY; break;
         case CHOSE_HOLE: /* without a window no eviction helps either: what is mapped or unsealed is in the way */
-            spw__hole_open(manager, tier, hole_bytes);
+            spw__hole_open(manager, tier, demand.fragmented_bytes, demand.fragmented_align);
             more = false;
             break;
         }
@@ -273,8 +276,9 @@ static int fail_request(const struct spw__request *request, int code)
         return spw__fail_info(&info, code, "no hole for %s before the deadline: what lies between is mapped, unsealed "
                                            "or raw; unmap or free it, or raise %s=", where, tier);
     case SPW_ENOMEM:
-        return spw__fail_info(&info, code, "no room for %s before the deadline: unmap or release something, raise %s=%s",
-                              where, tier, request->manager->store ? "" : ", or name a spill folder with disk=");
+        return spw__fail_info(&info, code, "no room for %s before the deadline: what lies there is mapped, not sealed or raw%s; seal, unmap or release "
+                                           "something, or raise %s=",
+                              where, request->manager->store ? "" : ", or there is no spill folder (disk=)", tier);
     case SPW_ECANCELED: return spw__fail_info(&info, code, "the wait for %s was cancelled", where);
     default: return spw__fail_info(&info, code, "the wait for %s ended: %s", where, spw_strerror(code));
     }

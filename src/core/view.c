@@ -23,7 +23,9 @@ static int check_map(spw_buffer *buffer, spw_place place, uint32_t flags, const 
     if ((flags & SPW_MAP_DISCARD) && !(flags & SPW_MAP_WRITE))
         return spw__fail(SPW_EINVAL, "spw_map: DISCARD goes with WRITE");
     if (!spw__memory_place(buffer->manager, place))
-        return spw__fail(SPW_EINVAL, "spw_map: the place is not a memory tier of this manager");
+        return spw__fail(SPW_EINVAL, "spw_map: %s is not a memory tier of this manager; it has those that its "
+                                     "configuration names (device=, pinned=, host=)",
+                         place == SPW_PLACE_NONE ? "no place" : spw_tier_name(SPW_PLACE_TIER(place)));
     if (options && options->struct_size != sizeof *options)
         return spw__fail(SPW_EINVAL, "spw_map: options.struct_size is %zu, not %zu; use spw_map_options_init",
                          options->struct_size, sizeof *options);
@@ -50,6 +52,11 @@ int spw_map(spw_buffer *buffer, spw_place place, uint32_t flags, const spw_map_o
         *view = (spw_view){.data = NULL};
     if (rc == SPW_OK)
         rc = spw__payload_map(buffer->payload, place, flags, options, &tier, &address);
+    if (rc == SPW_OK && tier == SPW_TIER_DEVICE) {
+        rc = spw__payload_order_use(buffer->payload, options ? options->stream : NULL, options ? &options->wait : NULL);
+        if (rc != SPW_OK)
+            (void)spw__payload_unmap(buffer->payload, (flags & SPW_MAP_WRITE) != 0, NULL);
+    }
     if (rc != SPW_OK)
         return rc;
     *view = (spw_view){.data = (void *)(uintptr_t)address, .size = buffer->payload->size, .place = SPW_PLACE(tier, 0),
@@ -83,9 +90,13 @@ int spw_buffer_write(spw_buffer *buffer, size_t offset, const void *src, size_t 
     if (!src)
         return spw__fail(SPW_EINVAL, "spw_buffer_write: src is NULL");
     spw_view view;
-    const spw_place place = spw_buffer_place(buffer);
-    if (place == SPW_DISK) /* only sealed buffers are ever on disk */
-        return spw__fail(SPW_ESEALED, "spw_buffer_write: the buffer \"%s\" is sealed", buffer->tag);
+    spw__mutex_lock(&payload->lock);
+    const bool sealed = payload->sealed;
+    spw__mutex_unlock(&payload->lock);
+    if (sealed)
+        return spw__fail(SPW_ESEALED, "spw_buffer_write: the buffer \"%s\" is sealed: its content is immutable",
+                         buffer->tag);
+    const spw_place place = spw_buffer_place(buffer); /* in memory: only sealed buffers are ever on disk */
     rc = spw_map(buffer, place, SPW_MAP_WRITE | SPW_MAP_HERE, NULL, &view);
     if (rc != SPW_OK)
         return rc;

@@ -91,15 +91,12 @@ static int look_for_others(const spw_buffer *buffer, bool *sole)
     return SPW_OK;
 }
 
-int spw_buffer_make_writable(spw_buffer **buffer, spw_place place, const spw_alloc_options *options)
+static int make_writable(spw_buffer **buffer, spw_place place, const spw_alloc_options *options)
 {
     spw_map_options map_options;
     spw_view view;
     spw_buffer *copy = NULL;
-    int rc = buffer ? spw__handle_check(*buffer, "spw_buffer_make_writable")
-                    : spw__fail(SPW_EINVAL, "spw_buffer_make_writable: buffer is NULL");
-    if (rc != SPW_OK)
-        return rc;
+    int rc = SPW_OK;
     spw_buffer *old = *buffer;
     spw__mutex_lock(&old->payload->lock);
     const bool sealed = old->payload->sealed;
@@ -123,4 +120,17 @@ int spw_buffer_make_writable(spw_buffer **buffer, spw_place place, const spw_all
         return rc;
     *buffer = copy;
     return spw_buffer_release(old);
+}
+
+int spw_buffer_make_writable(spw_buffer **buffer, spw_place place, const spw_alloc_options *options)
+{
+    int rc = buffer ? spw__handle_check(*buffer, "spw_buffer_make_writable")
+                    : spw__fail(SPW_EINVAL, "spw_buffer_make_writable: buffer is NULL");
+    if (rc != SPW_OK)
+        return rc;
+    struct spw__waitset *waits = &(*buffer)->manager->waits;
+    spw__waitset_enter(waits); /* it touches the buffer between waits: a forced destroy lets it leave first */
+    rc = make_writable(buffer, place, options);
+    spw__waitset_leave(waits);
+    return rc;
 }
