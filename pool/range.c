@@ -72,21 +72,28 @@ void spw__range_recycle(struct spw__range *range, uint32_t index)
     range->recycled = index;
 }
 
+static inline int take_node(struct spw__range *range, uint32_t *out)
+{
+    *out = range->recycled;
+    if (*out != NONE) {
+        range->recycled = at(range, *out)->next;
+        return SPW_OK;
+    }
+    const int rc = range->fresh == range->n_segments * SEGMENT_NODES ? make_segment(range) : SPW_OK;
+    if (rc == SPW_OK)
+        *out = range->fresh++;
+    return rc;
+}
+
 int spw__range_take_nodes(struct spw__range *range, uint32_t *nodes, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
-        nodes[i] = range->recycled;
-        if (nodes[i] != NONE) {
-            range->recycled = at(range, nodes[i])->next;
-            continue;
-        }
-        const int rc = range->fresh == range->n_segments * SEGMENT_NODES ? make_segment(range) : SPW_OK;
+        const int rc = take_node(range, &nodes[i]);
         if (rc != SPW_OK) {
             while (i-- > 0)
                 spw__range_recycle(range, nodes[i]);
             return rc;
         }
-        nodes[i] = range->fresh++;
     }
     return SPW_OK;
 }
@@ -126,36 +133,45 @@ void spw__range_unlink(struct spw__range *range, uint32_t index)
 
 /* Holes */
 
-static inline void insert_hole(struct spw__range *range, uint32_t index)
+static inline void note_larger(struct spw__range *range, uint32_t index, uint64_t bytes)
 {
-    const uint64_t bytes = at(range, index)->bytes;
-    range->n_holes++;
-    range->hole_bits[index / 64] |= UINT64_C(1) << index % 64;
-    if (range->address_ordered) {
-        spw__tree_insert(range, index);
-        return;
-    }
-    bins_insert(range, index);
     if (bytes > range->largest_bytes) {
         range->largest_bytes = bytes;
         range->largest = index;
     }
 }
 
+static inline void forget_largest(struct spw__range *range, uint32_t index)
+{
+    if (index == range->largest) {
+        range->largest = NONE;
+        range->largest_bytes = UINT64_MAX;
+    }
+}
+
+static inline void insert_hole(struct spw__range *range, uint32_t index)
+{
+    range->hole_bits[index / 64] |= UINT64_C(1) << index % 64;
+    if (range->n_holes++ == 0)
+        range->largest_bytes = 0;
+    if (range->address_ordered) {
+        spw__tree_insert(range, index);
+        return;
+    }
+    bins_insert(range, index);
+    note_larger(range, index, at(range, index)->bytes);
+}
+
 /* Takes a hole out of its bin or the tree; its node is live then. */
 static inline void remove_hole(struct spw__range *range, uint32_t index)
 {
-    range->n_holes--;
     range->hole_bits[index / 64] &= ~(UINT64_C(1) << index % 64);
-    if (range->address_ordered) {
+    range->n_holes--;
+    if (range->address_ordered)
         spw__tree_remove(range, index);
-    } else {
+    else
         bins_remove(range, index);
-        if (index == range->largest) {
-            range->largest = NONE;
-            range->largest_bytes = range->n_holes ? UINT64_MAX : 0;
-        }
-    }
+    forget_largest(range, index);
     at(range, index)->free_next = TAG_LIVE;
 }
 
@@ -163,15 +179,23 @@ static inline void remove_hole(struct spw__range *range, uint32_t index)
 static inline void reshape_hole(struct spw__range *range, uint32_t index, uint64_t offset, uint64_t bytes)
 {
     struct node *hole = at(range, index);
-    if (!range->address_ordered && bin_of(range, hole->bytes) == bin_of(range, bytes) && index != range->largest &&
-        bytes <= range->largest_bytes) {
-        bins_reshape(range, index, offset, bytes);
+    if (range->address_ordered) {
+        spw__tree_remove(range, index);
+        hole->offset = offset;
+        hole->bytes = bytes;
+        spw__tree_insert(range, index);
         return;
     }
-    remove_hole(range, index);
-    hole->offset = offset;
-    hole->bytes = bytes;
-    insert_hole(range, index);
+    forget_largest(range, index);
+    if (bin_of(range, hole->bytes) == bin_of(range, bytes)) {
+        bins_reshape(range, index, offset, bytes);
+    } else {
+        bins_remove(range, index);
+        hole->offset = offset;
+        hole->bytes = bytes;
+        bins_insert(range, index);
+    }
+    note_larger(range, index, bytes);
 }
 
 static uint64_t largest_hole(const struct spw__range *range)
@@ -179,7 +203,9 @@ static uint64_t largest_hole(const struct spw__range *range)
     uint32_t largest = range->root;
     if (range->address_ordered)
         return largest == NONE ? 0 : at(range, largest)->bytes;
-    return range->largest_bytes != UINT64_MAX ? range->largest_bytes : spw__bins_largest(range, &largest);
+    return range->n_holes == 0                   ? 0
+           : range->largest_bytes != UINT64_MAX ? range->largest_bytes
+                                                : spw__bins_largest(range, &largest);
 }
 
 int spw__range_carve(struct spw__range *range, uint32_t index, uint64_t start, uint64_t bytes, uint32_t *out)
@@ -187,8 +213,9 @@ int spw__range_carve(struct spw__range *range, uint32_t index, uint64_t start, u
     struct node *hole = index == NONE ? NULL : at(range, index);
     const uint64_t before = start - (hole ? hole->offset : range->top);
     const uint64_t behind = hole ? hole->bytes - before - bytes : 0;
+    const unsigned count = hole ? (before ? 1u : 0u) + (behind ? 1u : 0u) : before ? 2u : 1u;
     uint32_t fresh[2] = {NONE, NONE};
-    const int rc = spw__range_take_nodes(range, fresh, hole ? (before > 0 ? 1u : 0u) + (behind > 0 ? 1u : 0u) : before > 0 ? 2 : 1);
+    const int rc = count == 1 ? take_node(range, fresh) : spw__range_take_nodes(range, fresh, count);
     if (rc != SPW_OK)
         return rc;
     range->total_free -= bytes;

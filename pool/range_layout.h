@@ -70,7 +70,7 @@ struct spw__range {
     unsigned shift; /* log2 of the granularity */
     bool address_ordered;
     uint32_t largest;       /* cache: a largest hole, NONE when there is none or it is not known */
-    uint64_t largest_bytes; /* its size; UINT64_MAX when not known, 0 when there is no hole */
+    uint64_t largest_bytes; /* its size, while there are holes; UINT64_MAX when not known */
     uint64_t claim_offset;
     uint64_t claim_bytes;   /* 0: no window is claimed */
     uint32_t claim_spare[2];

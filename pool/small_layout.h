@@ -27,9 +27,9 @@ struct slab {
 };
 _Static_assert(sizeof(struct slab) == 32, "two records a cache line");
 
-/* All that allocs and frees through a cache touch of a slab, eight to a cache line: in the upper half what tells it from
- * the one that had its record before, in the lower half bit s: slot s is live. A wrong name, or one that two threads free
- * at once, is recognised. */
+/* All that allocs and frees through a cache touch of a slab, eight to a cache line: in the upper half what tells it
+ * from the one that had its record before, in the lower half bit s: slot s is live. A wrong name, or one that two
+ * threads free at once, is recognised. */
 typedef _Atomic uint64_t slab_word;
 
 /* A slot that is free for one user: in a cache, or on its way. */

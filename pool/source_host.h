@@ -15,8 +15,8 @@
 int spw__host_map(uint64_t bytes, void **out);
 void spw__host_unmap(void *base, uint64_t bytes);
 
-/* Lets what is mapped at base get its memory on a NUMA node, when it gets it. SPW_EINVAL: there is no such node. A system
- * that does not let the process choose is said in the log, and it works without. */
+/* Lets what is mapped at base get its memory on a NUMA node, when it gets it. SPW_EINVAL: there is no such node. A
+ * system that does not let the process choose is said in the log, and it works without. */
 int spw__host_bind(void *base, uint64_t bytes, unsigned node, const struct spw__log *log);
 
 /* Touches [begin, begin + bytes): 16 GB/s a core on huge pages, where the users would take 1.5 us for each 4 KiB later.

@@ -1,4 +1,4 @@
-/* What the tests of small objects share: one pool without memory behind it, and what every test ends with. Each test runs
+/* What the tests of small objects share: one pool without memory behind it, and what every test ends with. Each runs
  * in a process of its own (Check forks), so fault points stay where they were armed. */
 #ifndef SPW_TESTS_SMALL_FIXTURE_H
 #define SPW_TESTS_SMALL_FIXTURE_H

@@ -1,4 +1,4 @@
-/* Small objects and threads: caches of several, frees by others, the end of a thread, and memory that somebody lacks. */
+/* Small objects and threads: several caches, frees by others, the end of a thread, memory that somebody lacks. */
 #include <string.h>
 
 #include "tests/small_fixture.h"

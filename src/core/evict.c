@@ -190,7 +190,7 @@ bool spw__evict_for_hole(struct spw__piece *piece, uint32_t node, struct spw__ho
     struct spw_manager *manager = payload->manager;
     struct spw__move *move = spw__move_take(manager);
     spw__mutex_lock(&payload->lock);
-    if (evictable_locked(piece) && piece->mem.node == node && piece->mem.pool == hole->pool &&
+    if (evictable_locked(piece) && piece->mem.slot == 0 && piece->mem.node == node && piece->mem.pool == hole->pool &&
         piece->mem.tier == hole->tier) {
         spw__victims_remove(victims_of(manager, &piece->mem), &piece->item);
         if (!leave_window_locked(piece, move, hole))
