@@ -47,6 +47,10 @@ double quantile(double *values, size_t n, double fraction);
 /* malloc and free, after warm_up pairs. chunks means are taken, and single pairs timed. 0, or -1 when memory ran out. */
 int peer_times(const struct load *load, size_t warm_up, unsigned chunks, size_t singles, struct times *times);
 
+/* Small objects, 64 B to 64 KiB: two threads with 2000 live ones each on one pool of 1 GiB. The median of the means of
+ * many chunks. (alloc_small.c) */
+double small_ns_2t(unsigned chunks, uint64_t seed);
+
 /* How full one range, or eight with overflow upward, gets: live bytes / all bytes, on average over failures. */
 enum use { USE_LOGNORMAL, USE_POW2_64, USE_UNIFORM, USE_SMALL };
 double use_of(enum use use, unsigned pools, unsigned failures);

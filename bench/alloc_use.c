@@ -1,6 +1,7 @@
 /* How full ranges get: objects of one distribution are allocated until a request fails; the bytes then live, over all
  * bytes, are noted; random objects are freed until the request fits; and so on. Neighbour: alloc_bench.h. */
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include <spillway/error.h>
@@ -60,7 +61,8 @@ static double draw(enum use use, struct random *random)
  * which takes what overflows, the rest: shares fluctuate, and only upward is there room elsewhere. */
 static void make_pools(struct stage *stage)
 {
-    static const double limits[POOLS_MAX] = {4 * MIB, 8 * MIB, 16 * MIB, 24 * MIB, 32 * MIB, 48 * MIB, 64 * MIB, INFINITY};
+    static const double limits[POOLS_MAX] = {4 * MIB,  8 * MIB,  16 * MIB, 24 * MIB,
+                                             32 * MIB, 48 * MIB, 64 * MIB, INFINITY};
     const double region = (double)use_region_bytes(stage->use);
     double bytes_of[POOLS_MAX] = {0}, all = 0, rest = region;
     struct random random = {17};

@@ -1,7 +1,8 @@
 /* bench_join: the main job from end to end. Reads or makes LINEITEM and PARTSUPP, joins them within the given budgets,
- * and reports the answer, what moved, and how long it took. Neighbours: join_options.c, join_report.c, engine/. */
+ * and reports the answer, what moved, and how long it took. Neighbours: join_options.c, join_report.c, join_signals.c,
+ * engine/. */
+#include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include "engine/write.h"
 #include "join_options.h"
 #include "join_report.h"
+#include "join_signals.h"
 
 #define NOTES_MAX 8
 
@@ -37,13 +39,6 @@ struct job {
     struct notes notes;
 };
 
-static volatile sig_atomic_t stopped;
-
-static void on_signal(int number)
-{
-    stopped = number;
-}
-
 static void take_note(void *arg, int level, const char *line)
 {
     struct notes *notes = arg;
@@ -55,18 +50,14 @@ static void take_note(void *arg, int level, const char *line)
     (void)pthread_mutex_unlock(&notes->lock);
 }
 
-/* Half-written tables are removed on a signal; at any other time there is nothing to remove. */
+/* Half-written tables are removed on a signal. */
 static int write_tables(struct job *job, struct eng_error *error)
 {
-    struct sigaction action, old_int, old_term;
-    memset(&action, 0, sizeof action);
-    action.sa_handler = on_signal;
-    (void)sigaction(SIGINT, &action, &old_int);
-    (void)sigaction(SIGTERM, &action, &old_term);
-    int result = eng_write_tables(&job->tpch, job->options.write, &stopped, error);
-    (void)sigaction(SIGINT, &old_int, NULL);
-    (void)sigaction(SIGTERM, &old_term, NULL);
-    return result;
+    join_signals_defer();
+    if (eng_write_tables(&job->tpch, job->options.write, &join_signal, error) != 0)
+        return -1;
+    join_signals_undefer();
+    return 0;
 }
 
 static int open_input(struct job *job, struct eng_error *error)
@@ -86,7 +77,8 @@ static int open_input(struct job *job, struct eng_error *error)
     return 0;
 }
 
-/* Without a spill folder everything must fit at once; better said before the work than after it. */
+/* Without a spill folder everything must fit at once; better said before the work than after it. Whether it does is a
+ * matter of the tables, so that this is no bad argument. */
 static int check_fits(const struct job *job, struct eng_error *error)
 {
     const spw_spec *spec = &job->options.spec;
@@ -100,32 +92,38 @@ static int check_fits(const struct job *job, struct eng_error *error)
                     (unsigned long long)memory);
 }
 
+/* The library's reason ends with a remedy in its own words: one is enough. With driver=auto the manager was created
+ * without the device tier, after a try that left its reason. */
+static int fail_without_gpu(spw_manager **manager, struct eng_error *error)
+{
+    const spw_error_info *info = spw_error_detail();
+    const char *reason = info->code == SPW_ENOTSUP ? info->message : "no device";
+    (void)eng_fail(error, ENG_USAGE, "no GPU can be used (%.*s): --driver sim simulates one",
+                   (int)strcspn(reason, ";"), reason);
+    spw_manager_destroy_force(*manager);
+    *manager = NULL;
+    return -1;
+}
+
 static int create_manager(struct job *job, spw_manager **manager, struct eng_error *error)
 {
     const spw_spec *spec = &job->options.spec;
     spw_options options;
     spw_options_init(&options);
-    options.spec = job->options.spec_text;
+    options.spec = job->options.string;
+    options.fields = spec;
     options.default_timeout_ms = spec->n_folders > 0 ? TIMEOUT_WITH_DISK_MS : TIMEOUT_WITHOUT_DISK_MS;
     options.log = take_note;
     options.log_arg = &job->notes;
     int code = spw_manager_create(&options, manager);
-    if (code != 0) {
-        (void)eng_fail_library(error, code, "cannot set up the tiers");
-        if (code == SPW_ESPEC)
-            error->status = ENG_USAGE;
-        if (spec->n_pools[SPW_TIER_DEVICE] == 0 || (code != SPW_EDEVICE && code != SPW_ENOTSUP))
-            return -1;
-    } else if (spec->n_pools[SPW_TIER_DEVICE] == 0 || spw_budget(*manager, SPW_DEVICE) > 0) {
+    if (code == 0 && (spec->n_pools[SPW_TIER_DEVICE] == 0 || spw_budget(*manager, SPW_DEVICE) > 0))
         return 0;
-    } else {
-        spw_manager_destroy_force(*manager);
-        *manager = NULL;
-        (void)eng_fail(error, ENG_USAGE, "there is no GPU here");
-    }
-    size_t used = strlen(error->text);
-    (void)snprintf(error->text + used, sizeof error->text - used, ": a device limit without a GPU wants --driver sim");
-    error->status = ENG_USAGE;
+    /* What is not supported because the system refused a call is io_uring. */
+    if (code == 0 || (code == SPW_ENOTSUP && spec->driver != SPW_DRIVER_SIM && spw_error_detail()->os_errno == 0))
+        return fail_without_gpu(manager, error);
+    (void)eng_fail_library(error, code, "cannot set up the tiers");
+    if (code == SPW_ESPEC) /* the environment */
+        error->status = ENG_USAGE;
     return -1;
 }
 
@@ -135,11 +133,12 @@ static int run_join(struct job *job, struct eng_error *error)
     const spw_spec *spec = &job->options.spec;
     struct eng_error ignored;
     spw_manager *manager;
+    const struct eng_join_options how = {spec->n_folders > 0, isatty(STDERR_FILENO) == 1, &join_signal};
     double start = eng_now();
+    join_signals_defer();
     if (create_manager(job, &manager, error) != 0)
         return -1;
-    int result = eng_join(manager, &job->plan, job->sources, spec->n_folders > 0, isatty(STDERR_FILENO) == 1,
-                          &report->answer, &report->times, error);
+    int result = eng_join(manager, &job->plan, job->sources, &how, &report->answer, &report->times, error);
     report->wall_s = eng_now() - start;
     int code = spw_stats_snapshot(manager, &report->stats);
     if (code != 0 && result == 0)
@@ -150,6 +149,8 @@ static int run_join(struct job *job, struct eng_error *error)
         spw_manager_destroy_force(manager);
         result = -1;
     }
+    if (result == 0)
+        join_signals_undefer();
     return result;
 }
 
@@ -177,6 +178,15 @@ static int verify_answer(struct job *job, struct eng_error *error)
                     eng_number(theirs.sum_supplycost_x_quantity, text[6]), eng_number(theirs.sum_availqty, text[7]));
 }
 
+static int finish_output(struct eng_error *error)
+{
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return 0;
+    return eng_fail(error, ENG_FAILED, "cannot write to standard output%s%s", errno != 0 ? ": " : "",
+                    errno != 0 ? strerror(errno) : "");
+}
+
 static int run(struct job *job, struct eng_error *error)
 {
     if (open_input(job, error) != 0 ||
@@ -197,21 +207,19 @@ static int run(struct job *job, struct eng_error *error)
         join_report_json(&job->report);
     else
         join_report_text(&job->report);
-    if (fflush(stdout) != 0)
-        return eng_fail(error, ENG_FAILED, "cannot write to standard output");
-    return 0;
+    return finish_output(error);
 }
 
 int main(int argc, char *argv[])
 {
     static struct job job = {.notes = {.lock = PTHREAD_MUTEX_INITIALIZER}, .report = {.stats = SPW_STATS_INIT}};
     struct eng_error error;
+    join_signals_install();
     int result = join_options_parse(argc, argv, &job.options, &error);
     if (result == 0 && job.options.help) {
         fputs(join_help, stdout);
-        return 0;
-    }
-    if (result == 0) {
+        result = finish_output(&error);
+    } else if (result == 0) {
         result = run(&job, &error);
         eng_source_close(&job.sources[ENG_PARTSUPP]);
         eng_source_close(&job.sources[ENG_LINEITEM]);
@@ -220,6 +228,10 @@ int main(int argc, char *argv[])
     }
     if (result == 0)
         return 0;
+    if (error.status == ENG_STOPPED) {
+        fprintf(stderr, "bench_join: interrupted by %s %s\n", join_signal_name(join_signal), error.text);
+        return JOIN_SIGNAL_STATUS(join_signal);
+    }
     fprintf(stderr, "bench_join: %s\n", error.text);
     return (int)error.status;
 }

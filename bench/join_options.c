@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "engine/sysmem.h"
 
@@ -21,7 +23,8 @@ const char join_help[] =
     "\n"
     "input\n"
     "  --scale-factor F     make both tables by the TPC-H rules; fractions allowed (0.01)\n"
-    "  --write DIR          keep what was made, as DIR/lineitem and DIR/partsupp\n"
+    "  --write DIR          keep what was made, as DIR/lineitem and DIR/partsupp; DIR is created\n"
+    "                       when only it is missing\n"
     "  --lineitem DIR       folder of columns: DIR/l_partkey/shard_0000.npy, ...\n"
     "  --partsupp DIR       the same with ps_partkey ps_suppkey ps_supplycost ps_availqty;\n"
     "                       int32 or int64 each, other columns are ignored\n"
@@ -30,8 +33,10 @@ const char join_help[] =
     "  --pinned-limit N     pinned host memory\n"
     "  --host-limit N       pageable host memory. No limit at all: half of the memory\n"
     "                       that this process may use, as host\n"
-    "  --disk DIR[:SIZE]    spill folder and quota, split at the last colon; may be repeated.\n"
-    "                       A folder with a colon in its name wants a size (0: no quota)\n"
+    "  --disk DIR[:SIZE]    spill folder and quota, split at the last colon; may be repeated\n"
+    "                       with other folders. Any name; one with a colon in it wants a size\n"
+    "                       (0: no quota). A missing folder is created, and removed at the end.\n"
+    "                       Without --disk everything must fit into memory\n"
     "  --spec STRING        configuration string of the library; a flag overrides the same\n"
     "                       part of it\n"
     "  The smallest budget: host alone (or pinned alone) with 2M for each thread, so 2M with\n"
@@ -45,8 +50,11 @@ const char join_help[] =
     "  --verify             afterwards, compare with a sort-merge join (outside the budgets)\n"
     "  --json               the result as one JSON object\n"
     "  --help               this text\n"
+    "A flag that is given twice counts as given last, but for --disk.\n"
     "\n"
-    "exit status: 0 the answer was printed (and verified); 2 bad arguments; 1 everything else\n";
+    "exit status: 0 the answer was printed (and verified); 2 bad arguments: budgets below the\n"
+    "smallest and a GPU that is not there among them; 1 everything else: tables that want --disk\n"
+    "too; 128+N ended by signal N (INT, TERM, HUP), with nothing left on disk\n";
 
 /* What the command line said, before it is checked as a whole. */
 struct raw {
@@ -56,29 +64,30 @@ struct raw {
     unsigned n_disks;
 };
 
-int join_parse_size(const char *text, uint64_t *bytes)
+const char *join_parse_size(const char *text, uint64_t *bytes)
 {
     static const char suffixes[] = "KMGT";
+    static const char malformed[] = "a size is wanted (1024, 64M, 1G)", too_large[] = "that is too large for a size";
+    int exceeds = 0;
     uint64_t value = 0;
     unsigned shift = 0;
     const char *at = text;
     for (; *at >= '0' && *at <= '9'; at++) {
-        if (value > (UINT64_MAX - 9) / 10)
-            return -1;
+        exceeds |= value > (UINT64_MAX - 9) / 10;
         value = value * 10 + (uint64_t)(*at - '0');
     }
     if (at == text)
-        return -1;
+        return malformed;
     if (*at != 0) {
         const char *suffix = strchr(suffixes, *at);
         if (suffix == NULL || at[1] != 0)
-            return -1;
+            return malformed;
         shift = 10 * (unsigned)(suffix - suffixes + 1);
     }
-    if (value > (uint64_t)INT64_MAX >> shift)
-        return -1;
+    if (exceeds || value > (uint64_t)INT64_MAX >> shift)
+        return too_large;
     *bytes = value << shift;
-    return 0;
+    return NULL;
 }
 
 static int usage(struct eng_error *error, const char *flag, const char *value, const char *wanted)
@@ -124,7 +133,7 @@ static int read_flags(int argc, char *const argv[], struct raw *raw, struct join
         } else {
             size_t length = equals != NULL ? (size_t)(equals - name) : strlen(name);
             const char **value = find_value(raw, options, name, length);
-            if (value == NULL && raw->n_disks == SPW_SPEC_FOLDERS_MAX && strncmp(name, "--disk", length) == 0)
+            if (value == NULL && raw->n_disks == SPW_SPEC_FOLDERS_MAX && length == 6 && memcmp(name, "--disk", 6) == 0)
                 return eng_fail(error, ENG_USAGE, "--disk may be given %u times", SPW_SPEC_FOLDERS_MAX);
             if (value == NULL)
                 return eng_fail(error, ENG_USAGE, "unknown argument '%s' (--help lists all)", name);
@@ -144,9 +153,12 @@ static int read_input(const struct raw *raw, struct join_options *options, struc
     if (raw->mode != NULL && strcmp(raw->mode, "hold") != 0)
         return usage(error, "--mode", raw->mode, "the only mode is hold");
     if (raw->scale_factor == NULL) {
-        if (options->lineitem == NULL || options->partsupp == NULL)
+        if (options->lineitem == NULL && options->partsupp == NULL)
             return eng_fail(error, ENG_USAGE,
                             "no input: --scale-factor F, or --lineitem DIR and --partsupp DIR (--help lists all)");
+        if (options->lineitem == NULL || options->partsupp == NULL)
+            return eng_fail(error, ENG_USAGE, "%s is missing: a join wants both tables",
+                            options->lineitem == NULL ? "--lineitem DIR" : "--partsupp DIR");
         if (options->write != NULL)
             return eng_fail(error, ENG_USAGE, "--write keeps generated tables: it wants --scale-factor");
         return 0;
@@ -166,7 +178,7 @@ static int read_threads(const struct raw *raw, struct join_options *options, str
     uint64_t threads;
     if (raw->threads == NULL)
         return 0;
-    if (join_parse_size(raw->threads, &threads) != 0 || threads < 1 || threads > THREADS_MAX)
+    if (join_parse_size(raw->threads, &threads) != NULL || threads < 1 || threads > THREADS_MAX)
         return usage(error, "--threads", raw->threads, "a number from 1 to 256 is wanted");
     options->threads = (unsigned)threads;
     return 0;
@@ -201,8 +213,9 @@ static int apply_limits(const struct raw *raw, spw_spec *spec, struct eng_error 
     for (unsigned tier = 0; tier < 3; tier++) {
         uint64_t bytes;
         if (raw->limits[tier] != NULL) {
-            if (join_parse_size(raw->limits[tier], &bytes) != 0)
-                return usage(error, flags[tier], raw->limits[tier], "bytes are wanted (1024, 64M, 1G; 0: no such tier)");
+            const char *wrong = join_parse_size(raw->limits[tier], &bytes);
+            if (wrong != NULL)
+                return usage(error, flags[tier], raw->limits[tier], wrong);
             spec->n_pools[tier] = bytes > 0;
             spec->pools[tier][0] = (spw_spec_pool){bytes, 0};
             any = 1;
@@ -216,6 +229,19 @@ static int apply_limits(const struct raw *raw, spw_spec *spec, struct eng_error 
     return 0;
 }
 
+/* The same folder under two names would count its free space twice. */
+static int is_same_folder(const spw_spec_folder *a, const spw_spec_folder *b)
+{
+    char names[2][4096];
+    struct stat st[2];
+    if (a->path_length == b->path_length && memcmp(a->path, b->path, a->path_length) == 0)
+        return 1;
+    (void)snprintf(names[0], sizeof names[0], "%.*s", (int)a->path_length, a->path);
+    (void)snprintf(names[1], sizeof names[1], "%.*s", (int)b->path_length, b->path);
+    return stat(names[0], &st[0]) == 0 && stat(names[1], &st[1]) == 0 && st[0].st_dev == st[1].st_dev &&
+           st[0].st_ino == st[1].st_ino;
+}
+
 static int apply_disks(const struct raw *raw, spw_spec *spec, struct eng_error *error)
 {
     if (raw->n_disks > 0)
@@ -226,36 +252,63 @@ static int apply_disks(const struct raw *raw, spw_spec *spec, struct eng_error *
         folder->path = text;
         folder->path_length = colon != NULL ? (size_t)(colon - text) : strlen(text);
         folder->quota_bytes = 0;
-        if (colon != NULL && join_parse_size(colon + 1, &folder->quota_bytes) != 0)
-            return usage(error, "--disk", text, "behind the last colon a size is wanted (500G; 0: no quota)");
         if (folder->path_length == 0)
             return usage(error, "--disk", text, "a folder is wanted");
-        if (memchr(text, ',', folder->path_length) != NULL || memchr(text, ';', folder->path_length) != NULL)
-            return usage(error, "--disk", text, "a folder with ',' or ';' in its name cannot be written in a "
-                                                "configuration string");
+        const char *wrong = colon != NULL ? join_parse_size(colon + 1, &folder->quota_bytes) : NULL;
+        if (wrong != NULL)
+            return eng_fail(error, ENG_USAGE, "--disk %s: behind the last colon, %s; 0: no quota", text, wrong);
+    }
+    for (uint32_t i = 0; i < spec->n_folders; i++) {
+        for (uint32_t j = 0; j < i; j++) {
+            const spw_spec_folder *folder = &spec->folders[i];
+            if (is_same_folder(folder, &spec->folders[j]))
+                return eng_fail(error, ENG_USAGE, "the spill folder '%.*s' is named twice", (int)folder->path_length,
+                                folder->path);
+        }
     }
     return 0;
 }
 
-/* Writes spec as text and reads it back, so that what the library gets is what was planned with. */
-static int settle_spec(struct join_options *options, struct eng_error *error)
+/* Folders whose names a configuration string cannot hold are shown in quotes. */
+static int is_plain(const spw_spec_folder *folder)
 {
-    size_t length = spw_spec_format(&options->spec, NULL, 0);
-    options->spec_text = malloc(length + 1);
-    if (options->spec_text == NULL)
+    for (size_t i = 0; i < folder->path_length; i++) {
+        if (strchr(" ,;'", folder->path[i]) != NULL)
+            return 0;
+    }
+    return 1;
+}
+
+/* The configuration for people: a string of the library's where it can be one. */
+static int describe(struct join_options *options, struct eng_error *error)
+{
+    spw_spec shown = options->spec;
+    size_t length = 1;
+    int plain = 1;
+    for (uint32_t i = 0; i < shown.n_folders; i++) {
+        plain &= is_plain(&shown.folders[i]);
+        length += shown.folders[i].path_length + 32;
+    }
+    if (!plain)
+        shown.n_folders = 0;
+    length += spw_spec_format(&shown, NULL, 0);
+    char *text = malloc(length);
+    if (text == NULL)
         return eng_fail(error, ENG_FAILED, "out of memory");
-    (void)spw_spec_format(&options->spec, options->spec_text, length + 1);
-    int code = spw_spec_parse(options->spec_text, &options->spec);
-    if (code == 0)
-        return 0;
-    (void)eng_fail_library(error, code, "the budgets make no valid configuration (%s)", options->spec_text);
-    error->status = ENG_USAGE;
-    free(options->spec_text);
-    return -1;
+    size_t used = spw_spec_format(&shown, text, length);
+    for (uint32_t i = 0; !plain && i < options->spec.n_folders; i++) {
+        const spw_spec_folder *folder = &options->spec.folders[i];
+        int n = snprintf(text + used, length - used, "%s'%.*s':%" PRIu64, i == 0 ? "; disk=" : ",",
+                         (int)folder->path_length, folder->path, folder->quota_bytes);
+        used += (size_t)n;
+    }
+    options->spec_text = text;
+    return 0;
 }
 
 int join_options_parse(int argc, char *const argv[], struct join_options *options, struct eng_error *error)
 {
+    static const char nothing[] = "device=0; pinned=0; host=0; disk=0; meta=0; staging=0; piece=0";
     struct raw raw;
     memset(&raw, 0, sizeof raw);
     memset(options, 0, sizeof *options);
@@ -277,7 +330,9 @@ int join_options_parse(int argc, char *const argv[], struct join_options *option
         apply_kinds(&raw, &options->spec, error) != 0 || apply_limits(&raw, &options->spec, error) != 0 ||
         apply_disks(&raw, &options->spec, error) != 0)
         return -1;
-    return settle_spec(options, error);
+    (void)snprintf(options->string, sizeof options->string, "%s%s%s", nothing, raw.io != NULL ? "; io=auto" : "",
+                   raw.driver != NULL ? "; driver=auto" : "");
+    return describe(options, error);
 }
 
 void join_options_finish(struct join_options *options)

@@ -62,7 +62,7 @@ void join_report_json(const struct join_report *report)
     printf("\"disk_written_bytes\":%" PRIu64 ",\"disk_read_bytes\":%" PRIu64 ",", stats->disk_written_bytes,
            stats->disk_read_bytes);
     json_tiers("admitted_bytes", stats, MEMORY_TIERS, 1);
-    printf("\"dropped_bytes\":%" PRIu64 "}\n", dropped_bytes(stats));
+    printf("\"dropped_bytes\":%" PRIu64 "%s}\n", dropped_bytes(stats), report->verified ? ",\"verified\":true" : "");
 }
 
 static double mib(uint64_t bytes)

@@ -13,7 +13,7 @@ struct join_report {
     uint64_t input_bytes;
     spw_stats stats;    /* taken after the join */
     unsigned threads;
-    const char *config; /* the library's configuration string */
+    const char *config; /* for people: as the library's configuration string, where it can be one */
     int verified;       /* 1: the other algorithm gave the same */
     double verify_s;
 };

@@ -1,13 +1,13 @@
 /* Range allocator: manages [0, size) of anything, with all metadata outside the managed range.
  *
- * Holes of the asked-for or nearly the asked-for size first, else the best by address and left-over; neighbours coalesce
- * at once; new space is not touched while old space would do. Nodes are 32-bit indices, recycled; an allocation is named
- * by its node, so that free is O(1). It knows neither memory nor locks: device memory, a host slab and the bytes of a
- * spill file are all ranges. The design, with figures: docs/allocator.md.
+ * Holes of the asked-for or nearly that size first, else the best by address and left-over; neighbours merge at once;
+ * new space is not touched while old space would do. Nodes are 32-bit indices, recycled; an allocation is named by its
+ * node, so that free is O(1). It knows neither memory nor locks: device memory, a host slab and the bytes of a spill
+ * file are all ranges. The design, with figures: docs/allocator.md.
  *
- * Invariants (spw__range_check walks them all): nodes in address order tile [0, tail) exactly, the last one is not free,
- * and [tail, size) is; no two neighbours are both free; every hole is in the bin of its size and the bitmaps say which
- * bins are not empty (address-ordered: in the tree, lower addresses to the left, larger holes above).
+ * Invariants (spw__range_check walks them all): nodes in address order tile [0, tail) exactly, the last one is no hole,
+ * and [tail, size) is free; no two neighbours are both free; every hole is in the bin of its size and the bitmaps say
+ * which bins are not empty (address-ordered: in the tree, lower addresses to the left, larger holes above).
  *
  * Threads: the caller holds one lock around every call (rank SPW__RANK_POOL or SPW__RANK_STORE).
  * Ownership: the range owns its nodes; they are charged to meta.
@@ -25,7 +25,7 @@
 struct spw__range;
 
 /* granularity is a power of two; size is rounded down to it. address_ordered: lowest address first fit, the plain
- * variant for tests. Errors: SPW_ENOMETA, SPW_EINVAL. */
+ * variant for tests, and what spill files use. Errors: SPW_ENOMETA, SPW_EINVAL. */
 int spw__range_create(uint64_t size, uint32_t granularity, bool address_ordered, struct spw__meta *meta,
                       struct spw__range **out);
 void spw__range_destroy(struct spw__range *range);

@@ -24,6 +24,8 @@ src/cmd: src/sight src/interop src/core spill spill/io pool/replay pool pool/dev
 bench/engine:
 bench: bench/engine
 bench/bench_alloc.c: bench bench/engine pool pool/base
+bench/alloc_small.c: bench pool pool/base
+bench/alloc_use.c: bench pool pool/base
 bench/bench_replay.c: bench bench/engine pool/replay pool pool/base
 '
 

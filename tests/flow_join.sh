@@ -87,6 +87,42 @@ for kind in mixed wide hot same swapped disjoint empty empty_lineitem one; do
         --io threads
 done
 
+# Spill folders of any name; one that is missing is created for the run.
+for name in "a b" "a,b;c" "d:e" "it's"; do
+    odd="$work/odd $name"
+    "$join" --scale-factor 0.05 --host-limit 4M --disk "$odd:0" --verify >"$work/out" 2>"$work/err" ||
+        fail "--disk '$odd:0': $(cat "$work/err")"
+    grep -qF -e "$odd" "$work/out" || fail "the configuration does not show '$odd'"
+    [ ! -e "$odd" ] || fail "'$odd' stayed"
+    runs=$((runs + 1))
+done
+
+# stopped STATUS SIGNAL WAIT_FOR ARGUMENTS...: a run that gets the signal once WAIT_FOR exists says so in one line, ends
+# with that status, and leaves nothing below $work/new.
+stopped() {
+    runs=$((runs + 1))
+    python3 - "$join" "$@" >"$work/out" 2>&1 <<'END' || fail "SIG$2: $(tail -1 "$work/out")"
+import os, signal, subprocess, sys, time
+join, status, name, wait_for = sys.argv[1:5]
+number = getattr(signal, "SIG" + name)
+run = subprocess.Popen([join] + sys.argv[5:], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                       preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))
+while not os.path.exists(wait_for) and run.poll() is None:
+    time.sleep(0.001)
+run.send_signal(number)
+out, err = run.communicate()
+assert run.returncode == int(status), "status %d, %s" % (run.returncode, err)
+assert err.startswith("bench_join: interrupted by SIG" + name) and err.count("\n") == 1 and not out, err + out
+assert not os.path.exists(wait_for), wait_for
+END
+    [ ! -e "$work/new" ] || fail "SIG$2 left $(find "$work/new")"
+}
+for signal in "130 INT" "143 TERM" "129 HUP"; do
+    # shellcheck disable=SC2086 # two words
+    stopped $signal "$work/new" --scale-factor 20 --host-limit 64M --disk "$work/new"
+done
+stopped 143 TERM "$work/new" --scale-factor 20 --host-limit 64M --disk "$spill" --write "$work/new"
+
 # Errors.
 l=$work/mixed/lineitem p=$work/mixed/partsupp
 wrong 2 "no input" --host-limit 64M
@@ -94,12 +130,24 @@ wrong 2 "--frobnicate" --scale-factor 1 --frobnicate
 wrong 2 "--threads 0" --scale-factor 1 --threads 0
 wrong 2 "--host-limit 12Q" --scale-factor 1 --host-limit 12Q
 wrong 2 "--disk $spill:12Q" --scale-factor 1 --disk "$spill:12Q"
+wrong 2 "too large" --scale-factor 1 --host-limit 99999999999999999999
+wrong 2 "--partsupp DIR is missing" --lineitem "$l"
+wrong 2 "--lineitem DIR is missing" --partsupp "$p"
+wrong 2 "named twice" --scale-factor 0.05 --host-limit 4M --disk "$spill" --disk "$spill/:1G"
 wrong 2 "too small" --scale-factor 0.01 --host-limit 2M --threads 2 --disk "$spill"
 wrong 2 "too small" --scale-factor 0.01 --host-limit 1M --disk "$spill"
 wrong 2 "smallest workable" --scale-factor 0.01 --host-limit 1000K --disk "$spill"
 wrong 2 "only a device tier" --scale-factor 0.01 --device-limit 64M --driver sim --disk "$spill"
-[ -e /dev/nvidiactl ] || wrong 2 "--driver sim" --scale-factor 0.01 --device-limit 64M --host-limit 64M
+if [ ! -e /dev/nvidiactl ]; then
+    for driver in auto cuda; do
+        wrong 2 "no GPU can be used" --scale-factor 0.01 --device-limit 64M --host-limit 64M --driver $driver
+        ! grep -q 'driver=sim' "$work/err" || fail "one remedy is enough: $(cat "$work/err")"
+    done
+    wrong 2 "no GPU can be used" --scale-factor 0.01 --host-limit 64M --driver cuda
+fi
 wrong 1 "--disk DIR" --scale-factor 0.1 --host-limit 4M
+wrong 1 "'$work/err' is not a folder" --lineitem "$work/err" --partsupp "$p" --host-limit 64M
+wrong 1 "'$work/no/where' is missing" --scale-factor 0.01 --host-limit 64M --write "$work/no/where/tables"
 wrong 1 "$work/nowhere" --lineitem "$work/nowhere" --partsupp "$p" --host-limit 64M
 wrong 1 "$work/err" --scale-factor 0.05 --host-limit 4M --disk "$work/err"
 wrong 1 "quota" --scale-factor 0.1 --host-limit 4M --disk "$spill:1M"
@@ -120,6 +168,18 @@ if [ "$(id -u)" -ne 0 ]; then
     chmod 700 "$spill"
 fi
 "$join" --help | grep -q "smallest budget" || fail "--help does not name the smallest budget"
+
+# full ARGUMENTS...: what cannot be printed is an error, in one line.
+full() {
+    runs=$((runs + 1))
+    "$join" "$@" >/dev/full 2>"$work/err"
+    status=$?
+    [ $status -eq 1 ] || fail "$* on a full device: exit status $status"
+    [ "$(wc -l <"$work/err")" -eq 1 ] || fail "$* on a full device: not one line: $(cat "$work/err")"
+}
+full --help
+full --scale-factor 0.01 --host-limit 64M
+full --scale-factor 0.01 --host-limit 64M --json
 
 echo "$runs runs, $failures failed"
 [ $failures -eq 0 ]

@@ -1,7 +1,7 @@
 """Tables for the flow tests of bench_join, and an answer that owes nothing to it.
 
     join_tables.py make KIND DIR        writes DIR/lineitem and DIR/partsupp, prints the four numbers as JSON
-    join_tables.py check WANTED LIMITS  reads bench_join --json from standard input; WANTED is what make printed, or ""
+    join_tables.py check WANTED LIMITS  reads bench_join --json --verify from standard input; WANTED is what make printed, or ""
                                         when only the form is to be checked; LIMITS is "device pinned host" in bytes
 """
 import json
@@ -15,7 +15,7 @@ PARTSUPP = ["ps_partkey", "ps_suppkey", "ps_supplycost", "ps_availqty"]
 ANSWER = ["rows", "sum_extendedprice", "sum_supplycost_x_quantity", "sum_availqty"]
 TIERS = ["device", "pinned_host", "host", "disk"]
 KEYS = ANSWER + ["wall_s", "load_s", "partition_s", "join_s", "input_bytes", "peak_bytes", "copy_bytes",
-                 "disk_written_bytes", "disk_read_bytes", "admitted_bytes", "dropped_bytes"]
+                 "disk_written_bytes", "disk_read_bytes", "admitted_bytes", "dropped_bytes", "verified"]
 
 
 def write_shard(path, values, width):
@@ -95,6 +95,7 @@ def check(wanted, limits):
     text = sys.stdin.read()
     result = json.loads(text)
     assert text.count("\n") == 1 and list(result) == KEYS, list(result)
+    assert result["verified"] is True, result
     assert list(result["peak_bytes"]) == TIERS + ["meta"], result
     assert list(result["admitted_bytes"]) == TIERS[:3], result
     assert list(result["copy_bytes"]) == ["%s-to-%s" % (a, b) for a in TIERS for b in TIERS if a != b], result

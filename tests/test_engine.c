@@ -443,9 +443,35 @@ START_TEST(stopped_write_leaves_nothing)
     ck_assert_int_eq(tpch_init(&t, 0.01, &error), 0);
     (void)snprintf(target, sizeof target, "%s/new", folder);
     ck_assert_int_eq(eng_write_tables(&t, target, &stop, &error), -1);
-    ck_assert_ptr_nonnull(strstr(error.text, "stopped"));
+    ck_assert_int_eq(error.status, ENG_STOPPED);
     ck_assert_int_eq(access(target, F_OK), -1);
     tpch_finish(&t);
+}
+END_TEST
+
+START_TEST(write_names_the_folder_that_is_missing)
+{
+    static const volatile sig_atomic_t go_on = 0;
+    struct tpch t;
+    char target[128], missing[128];
+    ck_assert_int_eq(tpch_init(&t, 0.01, &error), 0);
+    (void)snprintf(missing, sizeof missing, "the folder '%s/a' is missing", folder);
+    (void)snprintf(target, sizeof target, "%s/a/b", folder);
+    ck_assert_int_eq(eng_write_tables(&t, target, &go_on, &error), -1);
+    ck_assert_msg(strstr(error.text, missing) != NULL, "%s", error.text);
+    put_int32(0, 0, 1);
+    ck_assert_int_eq(eng_write_tables(&t, path_of("shard_0000.npy"), &go_on, &error), -1);
+    ck_assert_msg(strstr(error.text, "is not a folder") != NULL, "%s", error.text);
+    tpch_finish(&t);
+}
+END_TEST
+
+START_TEST(table_that_is_a_file_is_no_folder)
+{
+    struct eng_source source;
+    put_int32(0, 0, 1);
+    ck_assert_int_eq(eng_source_open_folder(&source, ENG_LINEITEM, path_of("shard_0000.npy"), &error), -1);
+    ck_assert_msg(strstr(error.text, "is not a folder") != NULL, "%s", error.text);
 }
 END_TEST
 
@@ -635,15 +661,19 @@ START_TEST(sizes_are_strict)
         const char *text;
         uint64_t bytes;
     } good[] = {{"0", 0}, {"1024", 1024}, {"64M", 67108864}, {"1G", 1073741824}, {"3K", 3072}, {"2T", 2199023255552}};
-    static const char *const bad[] = {"", "M", "-1", "+1", " 1", "1 ", "1m", "1MB", "1.5G", "9000000T", "0x10",
-                                      "99999999999999999999"};
+    static const char *const bad[] = {"", "M", "-1", "+1", " 1", "1 ", "1m", "1MB", "1.5G", "0x10",
+                                      "99999999999999999999B"};
+    static const char *const too_large[] = {"9000000T", "99999999999999999999", "99999999999999999999K",
+                                            "9223372036854775808"};
     uint64_t bytes;
     for (unsigned i = 0; i < sizeof good / sizeof good[0]; i++) {
-        ck_assert_int_eq(join_parse_size(good[i].text, &bytes), 0);
+        ck_assert_ptr_null(join_parse_size(good[i].text, &bytes));
         ck_assert_uint_eq(bytes, good[i].bytes);
     }
     for (unsigned i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        ck_assert_msg(join_parse_size(bad[i], &bytes) == -1, "'%s'", bad[i]);
+        ck_assert_msg(strstr(join_parse_size(bad[i], &bytes), "a size is wanted") != NULL, "'%s'", bad[i]);
+    for (unsigned i = 0; i < sizeof too_large / sizeof too_large[0]; i++)
+        ck_assert_msg(strstr(join_parse_size(too_large[i], &bytes), "too large") != NULL, "'%s'", too_large[i]);
 }
 END_TEST
 
@@ -660,6 +690,58 @@ START_TEST(disk_is_split_at_the_last_colon)
     join_options_finish(&options);
     ck_assert_int_eq(parse(&options, "--scale-factor=1", "--disk=/a:5X", NULL, NULL), -1);
     ck_assert_int_eq(error.status, ENG_USAGE);
+}
+END_TEST
+
+START_TEST(disk_folder_may_have_any_name)
+{
+    static const char name[] = "/a b,c;d:e'f";
+    struct join_options options;
+    ck_assert_int_eq(parse(&options, "--scale-factor=1", "--disk=/a b,c;d:e'f:5G", "--disk=/plain",
+                           "--host-limit=8M"), 0);
+    ck_assert_uint_eq(options.spec.n_folders, 2);
+    ck_assert_uint_eq(options.spec.folders[0].path_length, sizeof name - 1);
+    ck_assert_mem_eq(options.spec.folders[0].path, name, sizeof name - 1);
+    ck_assert_str_eq(options.spec_text, "device=0; host=8M; disk='/a b,c;d:e'f':5368709120,'/plain':0");
+    join_options_finish(&options);
+    ck_assert_int_eq(parse(&options, "--scale-factor=1", "--disk=/plain:5G", "--host-limit=8M", NULL), 0);
+    ck_assert_str_eq(options.spec_text, "device=0; host=8M; disk=/plain:5G");
+    join_options_finish(&options);
+}
+END_TEST
+
+START_TEST(spill_folder_named_twice_is_refused)
+{
+    static const char *const twice[][2] = {{"--disk=/a", "--disk=/a:5G"}, {"--disk=.", "--disk=./:0"},
+                                           {"--spec=disk=/b:1G,/b", NULL}};
+    struct join_options options;
+    ck_assert_int_eq(parse(&options, "--scale-factor=1", twice[_i][0], twice[_i][1], NULL), -1);
+    ck_assert_int_eq(error.status, ENG_USAGE);
+    ck_assert_msg(strstr(error.text, "named twice") != NULL, "%s", error.text);
+}
+END_TEST
+
+START_TEST(last_of_a_repeated_flag_counts)
+{
+    struct join_options options;
+    ck_assert_int_eq(parse(&options, "--scale-factor=1", "--threads=3", "--scale-factor=2", "--threads=5"), 0);
+    ck_assert_uint_eq(options.threads, 5);
+    ck_assert(options.scale_factor > 1.5);
+    join_options_finish(&options);
+}
+END_TEST
+
+START_TEST(flag_of_0_takes_a_tier_out_of_the_spec)
+{
+    struct join_options options;
+    ck_assert_int_eq(parse(&options, "--scale-factor=1", "--spec=host=1G; pinned=8M; io=threads", "--host-limit=0",
+                           "--io=auto"), 0);
+    ck_assert_uint_eq(options.spec.n_pools[SPW_TIER_HOST], 0);
+    ck_assert_uint_eq(options.spec.n_pools[SPW_TIER_PINNED_HOST], 1);
+    ck_assert_int_eq(options.spec.io, SPW_IO_AUTO);
+    ck_assert_ptr_nonnull(strstr(options.string, "host=0"));
+    ck_assert_ptr_nonnull(strstr(options.string, "io=auto"));
+    join_options_finish(&options);
 }
 END_TEST
 
@@ -694,7 +776,10 @@ START_TEST(bad_arguments_are_named)
     static const struct {
         const char *a, *b, *named;
     } bad[] = {{NULL, NULL, "no input"},
-               {"--lineitem=/x", NULL, "no input"},
+               {"--lineitem=/x", NULL, "--partsupp DIR is missing"},
+               {"--partsupp=/x", NULL, "--lineitem DIR is missing"},
+               {"--scale-factor=1", "--host-limit=99999999999999999999", "99999999999999999999: that is too large"},
+               {"--scale-factor=1", "--disk=/x:9000000T", "too large"},
                {"--scale-factor=1", "--lineitem=/x", "exclude"},
                {"--scale-factor=0", NULL, "--scale-factor 0"},
                {"--scale-factor=-1", NULL, "--scale-factor -1"},
@@ -815,6 +900,8 @@ int main(void)
     tcase_add_test(shards, missing_column_is_named);
     tcase_add_test(shards, written_tables_read_back_as_they_were_made);
     tcase_add_test(shards, stopped_write_leaves_nothing);
+    tcase_add_test(shards, write_names_the_folder_that_is_missing);
+    tcase_add_test(shards, table_that_is_a_file_is_no_folder);
     tcase_add_test(other, tpch_formulas_are_the_specification);
     tcase_add_test(other, tpch_values_are_in_range_and_every_line_has_its_partsupp);
     tcase_add_test(other, tpch_any_range_equals_the_whole);
@@ -825,9 +912,13 @@ int main(void)
     tcase_add_test(other, each_depth_hashes_on_its_own);
     tcase_add_test(other, sizes_are_strict);
     tcase_add_test(other, disk_is_split_at_the_last_colon);
+    tcase_add_test(other, disk_folder_may_have_any_name);
+    tcase_add_loop_test(other, spill_folder_named_twice_is_refused, 0, 3);
+    tcase_add_test(other, last_of_a_repeated_flag_counts);
+    tcase_add_test(other, flag_of_0_takes_a_tier_out_of_the_spec);
     tcase_add_test(other, flag_overrides_the_same_part_of_the_spec);
     tcase_add_test(other, no_limit_at_all_means_half_of_the_memory_as_host);
-    tcase_add_loop_test(other, bad_arguments_are_named, 0, 18);
+    tcase_add_loop_test(other, bad_arguments_are_named, 0, 21);
     tcase_add_test(other, plan_keeps_half_of_the_work_place_unmapped);
     tcase_add_loop_test(other, plan_refuses_budgets_below_the_smallest, 0, 10);
     suite_add_tcase(suite, shards);

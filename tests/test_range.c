@@ -451,7 +451,8 @@ START_TEST(address_order_finds_the_lowest_of_many_mixed_holes)
     static uint32_t nodes[4000];
     uint64_t offset;
     for (unsigned i = 0; i < 4000; i++)
-        ck_assert_int_eq(spw__range_alloc(range, (i % 2 ? 1 : 1 + i * 37 % 500) * GRAIN, 0, &nodes[i], &offset), SPW_OK);
+        ck_assert_int_eq(
+            spw__range_alloc(range, (i % 2 ? 1 : 1 + i * 37 % 500) * GRAIN, 0, &nodes[i], &offset), SPW_OK);
     for (unsigned i = 0; i < 4000; i += 2)
         ck_assert_int_eq(spw__range_free(range, nodes[i]), SPW_OK);
     ck_assert(spw__range_check(range));

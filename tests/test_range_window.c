@@ -1,4 +1,5 @@
-/* Windows of a range: the cheapest to empty, claimed while it is emptied. Neighbours: test_range.c, test_range_model.c. */
+/* Windows of a range: the cheapest to empty, claimed while it is emptied. Neighbours: test_range.c,
+ * test_range_model.c. */
 #include <check.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#define PROGRESS_PERIOD_NS 200000000L
+#define WATCH_PERIOD_NS 200000000L
 
 struct start {
     struct eng_crew *crew;
@@ -22,12 +22,14 @@ double eng_now(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-int eng_crew_init(struct eng_crew *crew, unsigned threads, int show_progress, struct eng_error *error)
+int eng_crew_init(struct eng_crew *crew, unsigned threads, int show_progress, const volatile sig_atomic_t *interrupt,
+                  struct eng_error *error)
 {
     pthread_condattr_t attributes;
     memset(crew, 0, sizeof *crew);
     crew->threads = threads;
     crew->show_progress = show_progress;
+    crew->interrupt = interrupt;
     int code = spw_cancel_create(&crew->cancel);
     if (code != 0)
         return eng_fail_library(error, code, "cannot create a cancel token");
@@ -75,8 +77,22 @@ static void *run_worker(void *arg)
     return NULL;
 }
 
-static void show(struct eng_crew *crew, const char *phase, double seconds)
+static int interrupted(const struct eng_crew *crew, const char *phase, struct eng_error *error)
 {
+    if (crew->interrupt == NULL || *crew->interrupt == 0)
+        return 0;
+    (void)eng_fail(error, ENG_STOPPED, "during %s", phase);
+    return 1;
+}
+
+/* The main thread's part while the others work: the progress line, and an eye on signals. */
+static void watch(struct eng_crew *crew, const char *phase, double seconds)
+{
+    struct eng_error error;
+    if (interrupted(crew, phase, &error))
+        keep_first_error(crew, &error);
+    if (!crew->show_progress)
+        return;
     double part = crew->total == 0 ? 1 : (double)atomic_load(&crew->done) / (double)crew->total;
     fprintf(stderr, "\r%-10s %3.0f %%  %6.1f s ", phase, 100 * (part < 1 ? part : 1), seconds);
     fflush(stderr);
@@ -89,13 +105,13 @@ static void wait_idle(struct eng_crew *crew, const char *phase)
     while (crew->running > 0) {
         struct timespec until;
         (void)clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += PROGRESS_PERIOD_NS;
+        until.tv_nsec += WATCH_PERIOD_NS;
         until.tv_sec += until.tv_nsec / 1000000000L;
         until.tv_nsec %= 1000000000L;
         (void)pthread_cond_timedwait(&crew->idle, &crew->lock, &until);
-        if (crew->show_progress && crew->running > 0) {
+        if (crew->running > 0) {
             (void)pthread_mutex_unlock(&crew->lock);
-            show(crew, phase, eng_now() - start);
+            watch(crew, phase, eng_now() - start);
             (void)pthread_mutex_lock(&crew->lock);
         }
     }
@@ -107,9 +123,11 @@ static void wait_idle(struct eng_crew *crew, const char *phase)
 int eng_crew_run(struct eng_crew *crew, const char *phase, uint64_t total, eng_job job, void *arg,
                  struct eng_error *error)
 {
+    unsigned started = 0;
+    if (interrupted(crew, phase, error))
+        return -1;
     pthread_t *threads = calloc(crew->threads, sizeof *threads);
     struct start *starts = calloc(crew->threads, sizeof *starts);
-    unsigned started = 0;
     if (threads == NULL || starts == NULL) {
         free(threads);
         free(starts);

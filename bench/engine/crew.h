@@ -6,6 +6,7 @@
 #define ENGINE_CREW_H
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 
@@ -16,6 +17,7 @@
 struct eng_crew {
     unsigned threads;
     int show_progress;         /* a line on stderr, rewritten in place */
+    const volatile sig_atomic_t *interrupt; /* set by a signal's handler: not 0 ends the job. NULL: none */
     spw_cancel *cancel;        /* ends the library's waits once a job has failed */
     atomic_int stop;           /* atomic: a job has failed */
     atomic_uint_least64_t done; /* atomic: of total */
@@ -29,10 +31,12 @@ struct eng_crew {
 /* A job: worker counts from 0. Returns 0, or -1 with *error filled in. */
 typedef int (*eng_job)(void *arg, unsigned worker, struct eng_error *error);
 
-int eng_crew_init(struct eng_crew *crew, unsigned threads, int show_progress, struct eng_error *error);
+int eng_crew_init(struct eng_crew *crew, unsigned threads, int show_progress, const volatile sig_atomic_t *interrupt,
+                  struct eng_error *error);
 void eng_crew_finish(struct eng_crew *crew);
 
-/* Runs job on every thread and waits for all. total is what eng_crew_advance will add up to. */
+/* Runs job on every thread and waits for all. total is what eng_crew_advance will add up to. Notices an interrupt
+ * within a fifth of a second: ENG_STOPPED then, once every thread has ended. */
 int eng_crew_run(struct eng_crew *crew, const char *phase, uint64_t total, eng_job job, void *arg,
                  struct eng_error *error);
 

@@ -7,7 +7,8 @@
 
 enum eng_status {
     ENG_FAILED = 1, /* input, system, library */
-    ENG_USAGE = 2   /* the command line asks for what cannot be */
+    ENG_USAGE = 2,  /* the command line asks for what cannot be */
+    ENG_STOPPED     /* by a signal: the text goes on behind "interrupted", the status is the program's to tell */
 };
 
 struct eng_error {

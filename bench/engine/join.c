@@ -198,16 +198,16 @@ static void tear_down(struct join *join)
 }
 
 int eng_join(spw_manager *manager, const struct eng_plan *plan, const struct eng_source sources[ENG_SIDES],
-             int has_disk, int show_progress, struct eng_answer *answer, struct eng_times *times,
+             const struct eng_join_options *options, struct eng_answer *answer, struct eng_times *times,
              struct eng_error *error)
 {
     struct join join = {.plan = plan};
     eng_u128 rows = 0, products = 0, addend[ENG_SIDES] = {0, 0};
     atomic_init(&join.next, 0);
     memset(times, 0, sizeof *times);
-    if (eng_crew_init(&join.crew, plan->threads, show_progress, error) != 0)
+    if (eng_crew_init(&join.crew, plan->threads, options->show_progress, options->interrupt, error) != 0)
         return -1;
-    join.store = (struct eng_store){manager, plan->work, has_disk, join.crew.cancel};
+    join.store = (struct eng_store){manager, plan->work, options->has_disk, join.crew.cancel};
     int result = set_up(&join, sources, error);
     if (result == 0)
         result = run_phases(&join, times, error);

@@ -12,6 +12,8 @@
 #ifndef ENGINE_JOIN_H
 #define ENGINE_JOIN_H
 
+#include <signal.h>
+
 #include <spillway/spillway.h>
 
 #include "error.h"
@@ -30,8 +32,14 @@ struct eng_times {
     double load_s, partition_s, join_s;
 };
 
+struct eng_join_options {
+    int has_disk;                           /* the manager can spill */
+    int show_progress;                      /* on stderr */
+    const volatile sig_atomic_t *interrupt; /* not 0: end with ENG_STOPPED. NULL: none */
+};
+
 int eng_join(spw_manager *manager, const struct eng_plan *plan, const struct eng_source sources[ENG_SIDES],
-             int has_disk, int show_progress, struct eng_answer *answer, struct eng_times *times,
+             const struct eng_join_options *options, struct eng_answer *answer, struct eng_times *times,
              struct eng_error *error);
 
 /* Decimal text of a 128-bit number; out has room for ENG_NUMBER_MAX bytes. Returns out. */

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define BATCH 1024 /* generated rows held as int64 before they are narrowed column by column */
@@ -18,8 +19,12 @@ const char *const eng_column_name[ENG_SIDES][ENG_COLUMNS] = {
 int eng_source_open_folder(struct eng_source *source, enum eng_side side, const char *folder, struct eng_error *error)
 {
     char path[4096];
+    struct stat st;
     memset(source, 0, sizeof *source);
     source->side = side;
+    if (stat(folder, &st) == 0 && !S_ISDIR(st.st_mode))
+        return eng_fail(error, ENG_FAILED, "cannot read the %s table: '%s' is not a folder", eng_table_name[side],
+                        folder);
     if (access(folder, R_OK | X_OK) != 0)
         return eng_fail(error, ENG_FAILED, "cannot read the %s folder '%s': %s", eng_table_name[side], folder,
                         strerror(errno));

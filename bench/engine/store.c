@@ -1,17 +1,13 @@
 /* Calls into the library. Neighbours: load.c, partition.c, pair.c and join.c, which make them. */
 #include "store.h"
 
-#include <stdio.h>
-#include <string.h>
-
 int eng_store_fail(const struct eng_store *store, int code, const char *doing, const char *tag, struct eng_error *error)
 {
-    (void)eng_fail_library(error, code, "cannot %s %s", doing, tag);
-    if ((code == SPW_ENOMEM || code == SPW_ETIMEDOUT) && !store->has_disk) {
-        size_t used = strlen(error->text);
-        (void)snprintf(error->text + used, sizeof error->text - used,
-                       "; the data does not fit in memory: --disk DIR lets it go to disk");
-    }
+    if ((code != SPW_ENOMEM && code != SPW_ETIMEDOUT) || store->has_disk)
+        return eng_fail_library(error, code, "cannot %s %s", doing, tag);
+    (void)eng_fail(error, ENG_FAILED, "cannot %s %s: the data does not fit in memory: --disk DIR lets it go to disk",
+                   doing, tag);
+    error->code = code;
     return -1;
 }
 

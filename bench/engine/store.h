@@ -16,7 +16,8 @@ struct eng_store {
     spw_cancel *cancel; /* ends waits */
 };
 
-/* Reports a library call that failed on the buffers of tag, and what would help when nothing could go to disk. */
+/* Reports a library call that failed on the buffers of tag: in the library's words, or with the flag that would help
+ * when nothing could go to disk. */
 int eng_store_fail(const struct eng_store *store, int code, const char *doing, const char *tag,
                    struct eng_error *error);
 

@@ -2,6 +2,7 @@
 #include "write.h"
 
 #include <errno.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,7 +137,7 @@ static int write_shard(struct output *o, const struct tpch *tpch, enum eng_side 
                                   strerror(errno));
         }
         if (result == 0 && *stop != 0)
-            result = eng_fail(error, ENG_FAILED, "stopped while writing %s; nothing was kept", o->name);
+            result = eng_fail(error, ENG_STOPPED, "while writing %s; nothing was kept", o->name);
         done += n;
     }
     if (close_shard(o, shard, result == 0 ? error : &ignored) != 0)
@@ -198,16 +199,35 @@ static int choose_names(struct output *o, const char *folder, char *final, size_
     return 0;
 }
 
+/* Makes the folder itself, but not what it lies in: a mistyped path is not to become a tree of folders. */
+static int make_target(const char *folder, int *created, struct eng_error *error)
+{
+    char parent[4096];
+    struct stat st;
+    *created = mkdir(folder, 0777) == 0;
+    if (*created)
+        return 0;
+    if (errno == EEXIST)
+        return stat(folder, &st) == 0 && S_ISDIR(st.st_mode)
+                   ? 0
+                   : eng_fail(error, ENG_FAILED, "cannot write to '%s': it is not a folder", folder);
+    int reason = errno;
+    (void)snprintf(parent, sizeof parent, "%s", folder);
+    const char *around = dirname(parent);
+    if (reason == ENOENT && stat(around, &st) != 0)
+        return eng_fail(error, ENG_FAILED, "cannot create '%s': the folder '%s' is missing", folder, around);
+    return eng_fail(error, ENG_FAILED, "cannot create '%s': %s", folder, strerror(reason));
+}
+
 int eng_write_tables(const struct tpch *tpch, const char *folder, const volatile sig_atomic_t *stop,
                      struct eng_error *error)
 {
     struct output outputs[ENG_SIDES];
     char final[ENG_SIDES][3072];
     unsigned renamed = 0;
-    int created = mkdir(folder, 0777) == 0;
-    int result = 0;
-    if (!created && errno != EEXIST)
-        return eng_fail(error, ENG_FAILED, "cannot create '%s': %s", folder, strerror(errno));
+    int created, result = 0;
+    if (make_target(folder, &created, error) != 0)
+        return -1;
     for (unsigned side = 0; side < ENG_SIDES; side++) {
         describe(&outputs[side], tpch, (enum eng_side)side);
         if (result == 0)

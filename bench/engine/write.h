@@ -16,8 +16,8 @@
 /* Rows of a shard; the last one of a column may be shorter. */
 #define ENG_SHARD_ROWS INT64_C(1048576)
 
-/* Writes both tables below folder, which is created when it is not there. Fails, leaving nothing behind, when a table
- * is there already, when the disk is full, or once *stop is not 0. Blocks on the file system. */
+/* Writes both tables below folder, which is created when it alone is missing. Fails, leaving nothing behind, when a
+ * table is there already, when the disk is full, or (ENG_STOPPED) once *stop is not 0. Blocks on the file system. */
 int eng_write_tables(const struct tpch *tpch, const char *folder, const volatile sig_atomic_t *stop,
                      struct eng_error *error);
 
