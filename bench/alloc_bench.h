@@ -1,6 +1,6 @@
 /* What the parts of bench_alloc share: the load, which is the same for every allocator, and how times are summed up.
- * Neighbours: bench_alloc.c (the program), alloc_load.c, alloc_peer.c (malloc, whichever it is), alloc_use.c (how full a
- * range gets), alloc_glibc.c (the child process without jemalloc). */
+ * Neighbours: bench_alloc.c (the program), alloc_load.c, alloc_peer.c (malloc, whichever it is), alloc_use.c (how full
+ * a range gets), alloc_glibc.c (the child process without jemalloc). */
 #ifndef SPW_BENCH_ALLOC_BENCH_H
 #define SPW_BENCH_ALLOC_BENCH_H
 
@@ -11,8 +11,8 @@
 #define SIZE_MAX_MIXED (4.0 * 1024 * 1024)
 #define CHUNK_PAIRS 5000u
 
-/* Pairs to play, over and over: in step i the live object victims[i] is freed and one of sizes[i] takes its place. Sizes
- * are log-uniform; everything follows from the seed. */
+/* Pairs to play, over and over: in step i the live object victims[i] is freed and one of sizes[i] takes its place.
+ * Sizes are log-uniform; everything follows from the seed. */
 struct load {
     size_t live;
     size_t length; /* more than twice live, so that few objects of the same origin live at once */
@@ -44,7 +44,8 @@ double clock_cost_ns(void);
 /* Sorts; fraction in [0, 1]. */
 double quantile(double *values, size_t n, double fraction);
 
-/* malloc and free, after warm_up pairs. chunks means are taken, and single pairs timed. 0, or -1 when memory ran out. */
+/* malloc and free, after warm_up pairs. chunks means are taken, and single pairs timed. 0, or
+ * -1 when memory ran out. */
 int peer_times(const struct load *load, size_t warm_up, unsigned chunks, size_t singles, struct times *times);
 
 /* Small objects, 64 B to 64 KiB: two threads with 2000 live ones each on one pool of 1 GiB. The median of the means of

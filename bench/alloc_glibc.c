@@ -1,5 +1,6 @@
-/* bench_alloc_glibc LIVE SEED WARM_UP CHUNKS SINGLES: the pairs of bench_alloc through the system's malloc, in a process
- * that jemalloc is not linked into. Prints mean and 99th percentile in ns. Neighbour: bench_alloc.c starts it. */
+/* bench_alloc_glibc LIVE SEED WARM_UP CHUNKS SINGLES: the pairs of bench_alloc through the system's malloc, in a
+ * process that jemalloc is not linked into. Prints mean and 99th percentile in ns. Neighbour:
+ * bench_alloc.c starts it. */
 #include <stdio.h>
 #include <stdlib.h>
 

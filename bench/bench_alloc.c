@@ -1,5 +1,6 @@
-/* bench_alloc: how fast the range allocator is, how full it packs, and what it costs in metadata, beside jemalloc (which
- * this program runs on) and glibc (in a child process) in the same run. Neighbours: alloc_bench.h and its parts. */
+/* bench_alloc: how fast the range allocator is, how full it packs, and what it costs in metadata, beside jemalloc
+ * (which this program runs on) and glibc (in a child process) in the same run. Neighbours:
+ * alloc_bench.h and its parts. */
 #include <libgen.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -159,8 +160,8 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* Two threads on one range; each pair takes the lock twice, as two calls of a pool do. Wall time over pairs, the mean of
- * both: a median of chunks would show the ones that a thread had for itself. */
+/* Two threads on one range; each pair takes the lock twice, as two calls of a pool do. Wall time over pairs, the mean
+ * of both: a median of chunks would show the ones that a thread had for itself. */
 static double two_threads(const struct options *options)
 {
     struct worker workers[2];
@@ -290,8 +291,8 @@ static void print_text(const struct result *r, const struct options *options)
         (void)fclose(info);
     (void)uname(&host);
     printf("%s, %ld processors, %s %s\n", cpu, sysconf(_SC_NPROCESSORS_ONLN), host.sysname, host.release);
-    printf("64 GiB, half live, log-uniform 256 B to 4 MiB, seed %u; warm-up %zu pairs, median of %u chunks of %u pairs, "
-           "p99 of %zu single pairs\n", SEED, options->warm_up, options->chunks, CHUNK_PAIRS, options->singles);
+    printf("64 GiB, half live, log-uniform 256 B to 4 MiB, seed %u; warm-up %zu pairs, median of %u chunks of %u "
+           "pairs, p99 of %zu single pairs\n", SEED, options->warm_up, options->chunks, CHUNK_PAIRS, options->singles);
     printf("range      %8.1f ns mean %8.1f ns p99\n", r->range.mean_ns, r->range.p99_ns);
     if (r->has_jemalloc)
         printf("jemalloc   %8.1f ns mean %8.1f ns p99   ratio %.2f mean, %.2f p99\n", r->jemalloc.mean_ns,

@@ -2,7 +2,8 @@
  * budgets of the places; it is granted by all of them or by none.
  *
  * There is one group today, the root; charges name it, so that a tree of queries and tenants changes no caller.
- * Threads: any; lock-free. Ownership: a charge is stored with what it pays for, so that a free from any thread is exact.
+ * Threads: any; lock-free. Ownership: a charge is stored with what it pays for, so that a free from any thread is
+ * exact.
  */
 #ifndef SPW_POOL_LEDGER_H
 #define SPW_POOL_LEDGER_H
@@ -16,7 +17,7 @@
 
 struct spw__group {
     struct spw__group *parent; /* NULL: the root */
-    struct spw__gate gates[SPW_TIER_COUNT];
+    struct spw__gate gates[SPW_TIER_META]; /* of the tiers of payload; meta is charged to struct spw__meta alone */
 };
 
 static inline void spw__ledger_uncommit_until(struct spw__group *group, const struct spw__group *end, spw_tier tier,

@@ -54,6 +54,7 @@ static int make_segment_room(struct spw__range *range)
     return SPW_OK;
 }
 
+/* No detail of its own: whoever asked may do without, or describes what it was for. */
 static int make_segment(struct spw__range *range)
 {
     struct node *segment = NULL;
@@ -61,7 +62,7 @@ static int make_segment(struct spw__range *range)
         (range->n_segments < range->segments_room || make_segment_room(range) == SPW_OK))
         segment = spw__meta_alloc(range->meta, SEGMENT_NODES * sizeof(struct node));
     if (!segment)
-        return spw__fail(SPW_ENOMETA, "no metadata memory for %u more range nodes; raise meta=", SEGMENT_NODES);
+        return SPW_ENOMETA;
     range->segments[range->n_segments++] = segment;
     return SPW_OK;
 }
@@ -357,6 +358,7 @@ int spw__range_grow(struct spw__range *range, uint64_t new_size)
         return rc;
     range->total_free += size - range->size;
     range->size = size;
+    range->frees++;
     return SPW_OK;
 }
 
@@ -422,6 +424,7 @@ FLATTEN int spw__range_free(struct spw__range *range, uint32_t index)
         node->free_next = TAG_CLAIMED;
     else
         (void)spw__range_give(range, index);
+    range->frees++;
     return SPW_OK;
 }
 
@@ -467,6 +470,11 @@ uint64_t spw__range_largest_free(const struct spw__range *range)
 {
     const uint64_t hole = largest_hole(range), behind = range->size - range->top;
     return hole > behind ? hole : behind;
+}
+
+uint64_t spw__range_frees(const struct spw__range *range)
+{
+    return range->frees;
 }
 
 uint64_t spw__range_tail(const struct spw__range *range)

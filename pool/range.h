@@ -50,6 +50,8 @@ uint64_t spw__range_bytes(const struct spw__range *range, uint32_t node); /* rou
 uint64_t spw__range_size(const struct spw__range *range);
 uint64_t spw__range_total_free(const struct spw__range *range); /* without what is claimed */
 uint64_t spw__range_largest_free(const struct spw__range *range); /* exact */
+/* How often space was freed or added: while it stays the same, what did not fit does not fit. */
+uint64_t spw__range_frees(const struct spw__range *range);
 /* First free byte above which nothing is allocated: what a file could be cut back to. */
 uint64_t spw__range_tail(const struct spw__range *range);
 

@@ -1,5 +1,5 @@
-/* Nodes of a range: what range.c changes, range_find.c and range_window.c search, range_check.c verifies. For these
- * files only.
+/* Nodes of a range: what range.c changes, range_bins.c, range_tree.c and range_window.c search, range_check.c verifies.
+ * For these files only.
  *
  * A node is a stretch of the range between two others in address order. Holes also belong to one of two structures:
  * bins by size (the default), or a tree in address order (the address-ordered variant). What lies behind the last node
@@ -65,6 +65,7 @@ struct spw__range {
     uint32_t n_holes; /* the free ones of them */
     uint64_t size;
     uint64_t total_free;
+    uint64_t frees; /* how often space was freed or added */
     uint64_t top;  /* end of the last node; nothing is allocated from here on */
     uint64_t high; /* highest top so far: what lies behind has never been touched */
     unsigned shift; /* log2 of the granularity */

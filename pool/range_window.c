@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "pool/base/error.h"
+#include "pool/base/units.h"
 #include "pool/range_layout.h"
 
 /* Search */
@@ -106,11 +107,6 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 static uint32_t first_from(const struct spw__range *range, uint64_t offset)
 {
     uint32_t i = range->first;
@@ -144,7 +140,7 @@ int spw__range_claim(struct spw__range *range, uint64_t offset, uint64_t bytes)
          i = at(range, i)->next) {
         const struct node *node = at(range, i);
         if (is_hole(range, i))
-            rc = claim_part(range, i, larger(node->offset, offset), smaller(end_of(node), end), &i);
+            rc = claim_part(range, i, larger(node->offset, offset), spw__smaller(end_of(node), end), &i);
     }
     uint32_t behind;
     if (rc == SPW_OK && range->top < end)

@@ -2,6 +2,7 @@
  *
  * Everything here runs under the pool's lock. */
 #include "pool/base/error.h"
+#include "pool/base/units.h"
 #include "pool/small_layout.h"
 
 /* A slab is as many slots as fit in this, when they are SLAB_SLOTS_MIN or more; else it has one slot.
@@ -9,10 +10,6 @@
  * 0.966 of the memory with 32 grains, to 0.962 with 64 and to 0.956 with 128. */
 #define SLAB_GRAINS 32u
 #define SLAB_SLOTS_MIN 4u
-
-/* As pool/tier.h promises for direct I/O. */
-#define DIRECT_MIN_BYTES (UINT32_C(32) << 10)
-#define IO_BLOCK UINT32_C(4096)
 
 void spw__slab_init(struct spw__small *small)
 {
@@ -99,7 +96,7 @@ static int new_slab(struct spw__small *small, uint32_t size_class)
     if (rc != SPW_OK)
         return rc;
     struct slab *slab = slab_at(small, index);
-    const uint64_t align = bytes >= DIRECT_MIN_BYTES ? IO_BLOCK : 0;
+    const uint64_t align = bytes >= SPW__DIRECT_MIN_BYTES ? SPW__IO_BLOCK : 0;
     uint64_t offset;
     rc = spw__range_alloc(small->config.range, (uint64_t)n_slots * bytes, align, &slab->node, &offset);
     if (rc != SPW_OK) {

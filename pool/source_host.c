@@ -12,8 +12,8 @@
 
 #include "pool/base/error.h"
 #include "pool/base/fault.h"
+#include "pool/base/units.h"
 
-#define HUGE_PAGE (UINT64_C(2) << 20)
 #define PARALLEL_MIN_BYTES (UINT64_C(64) << 20) /* below, starting threads costs more than it saves */
 #define POPULATE_STEP_BYTES (UINT64_C(16) << 20)
 enum { POPULATE_THREADS_MAX = 8 };
@@ -24,7 +24,7 @@ enum { POPULATE_THREADS_MAX = 8 };
 
 static uint64_t mapped_bytes(uint64_t bytes)
 {
-    return (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    return spw__round_up(bytes, SPW__HUGE_PAGE);
 }
 
 int spw__host_map(uint64_t bytes, void **out)
@@ -32,12 +32,12 @@ int spw__host_map(uint64_t bytes, void **out)
     const int injected = spw__fault(SPW__FAULT_HOST_MAP);
     const uint64_t need = mapped_bytes(bytes);
     *out = NULL;
-    if (need < bytes || need > SIZE_MAX - HUGE_PAGE)
+    if (need < bytes || need > SIZE_MAX - SPW__HUGE_PAGE)
         return spw__fail(SPW_ENOMEM, "host memory of %llu bytes is more than an address can name",
                          (unsigned long long)bytes);
     /* One huge page more than asked for: mmap aligns to 4 KiB only, and the spare ends are given back. */
     char *raw = injected ? MAP_FAILED
-                         : mmap(NULL, need + HUGE_PAGE, PROT_READ | PROT_WRITE,
+                         : mmap(NULL, need + SPW__HUGE_PAGE, PROT_READ | PROT_WRITE,
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (raw == MAP_FAILED) {
         const int os_errno = injected ? injected : errno;
@@ -45,14 +45,14 @@ int spw__host_map(uint64_t bytes, void **out)
                               "the system refuses %llu bytes of address space for host memory: %s",
                               (unsigned long long)bytes, strerror(os_errno));
     }
-    const uint64_t lead = (HUGE_PAGE - ((uintptr_t)raw & (HUGE_PAGE - 1))) & (HUGE_PAGE - 1);
+    const uint64_t lead = (SPW__HUGE_PAGE - ((uintptr_t)raw & (SPW__HUGE_PAGE - 1))) & (SPW__HUGE_PAGE - 1);
     if (lead)
         (void)munmap(raw, lead);
-    (void)munmap(raw + lead + need, HUGE_PAGE - lead);
-    /* O_DIRECT on 4 KiB pages reaches less than half of the disk's rate. A slab below one huge page stays on small pages,
-     * so that it cannot occupy more than its budget. */
-    if (bytes >= HUGE_PAGE)
-        (void)madvise(raw + lead, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+    (void)munmap(raw + lead + need, SPW__HUGE_PAGE - lead);
+    /* O_DIRECT on 4 KiB pages reaches less than half of the disk's rate. A slab below one huge page stays on small
+     * pages, so that it cannot occupy more than its budget. */
+    if (bytes >= SPW__HUGE_PAGE)
+        (void)madvise(raw + lead, spw__round_down(bytes, SPW__HUGE_PAGE), MADV_HUGEPAGE);
     (void)madvise(raw + lead, need, MADV_DONTFORK);
     *out = raw + lead;
     return SPW_OK;
@@ -171,8 +171,8 @@ static uint64_t resident_bytes(char *begin, uint64_t bytes)
 
 uint64_t spw__host_discard(void *begin, uint64_t bytes)
 {
-    const uint64_t from = ((uintptr_t)begin + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-    const uint64_t to = ((uintptr_t)begin + bytes) / HUGE_PAGE * HUGE_PAGE;
+    const uint64_t from = spw__round_up((uintptr_t)begin, SPW__HUGE_PAGE);
+    const uint64_t to = spw__round_down((uintptr_t)begin + bytes, SPW__HUGE_PAGE);
     if (to <= from)
         return 0;
     const uint64_t resident = resident_bytes((char *)(uintptr_t)from, to - from);

@@ -23,12 +23,12 @@ int spw__host_bind(void *base, uint64_t bytes, unsigned node, const struct spw__
  * Blocks. SPW_ENOMEM when the system has no memory for it. */
 int spw__host_populate(void *begin, uint64_t bytes);
 
-/* Keeps [begin, begin + bytes), which is populated, from being swapped out. False when the limit (RLIMIT_MEMLOCK) or the
- * system refuses: it works without, and the first refusal of a process is said in the log. */
+/* Keeps [begin, begin + bytes), which is populated, from being swapped out. False when the limit (RLIMIT_MEMLOCK) or
+ * the system refuses: it works without, and the first refusal of a process is said in the log. */
 bool spw__host_lock(void *begin, uint64_t bytes, const struct spw__log *log);
 
-/* Gives the memory of whole huge pages inside a part back to the system; the address space stays. Returns the bytes that
- * were in memory and no longer are. */
+/* Gives the memory of whole huge pages inside a part back to the system; the address space stays. Returns the bytes
+ * that were in memory and no longer are. */
 uint64_t spw__host_discard(void *begin, uint64_t bytes);
 
 #endif

@@ -13,11 +13,10 @@
 #include <string.h>
 
 #include "pool/base/error.h"
+#include "pool/base/sized.h"
 #include "pool/spec_keys.h"
 
-/* The bounds of ge.flowGraphMemMaxSize, as documented. Sections keep the lower ones and the limit's. */
-#define POOL_MIN UINT64_C(1024)
-#define LIMIT_MAX (UINT64_C(2) << 30)
+/* The upper bounds of ge.flowGraphMemMaxSize, as documented, which sections do not have. */
 #define BARE_MAX (UINT64_C(256) << 30) /* of one pool, and of all together */
 #define POOL_DEFAULT (UINT64_C(10) << 30)
 
@@ -152,7 +151,7 @@ static int parse_limit(struct cursor *c, bool bare, spw_spec_pool *pool)
     const int rc = end_number(c, !bare, ",");
     if (rc != SPW_OK)
         return rc;
-    if (*limit != 0 && (*limit < POOL_MIN || *limit > LIMIT_MAX))
+    if (*limit != 0 && (*limit < SPW__SPEC_POOL_MIN || *limit > SPW__SPEC_LIMIT_MAX))
         return expected(c, where, "a limit of 0 (unlimited) or from 1024 to 2147483648 bytes");
     if (*limit > size)
         return fail_at(c, where, "expected a limit of at most the size of its pool, %" PRIu64 " bytes, found %" PRIu64,
@@ -170,7 +169,7 @@ static int parse_pool(struct cursor *c, bool bare, uint64_t *total, spw_spec_poo
     const int rc = end_number(c, !bare, ":,");
     if (rc != SPW_OK)
         return rc;
-    if (pool->size_bytes < POOL_MIN || pool->size_bytes > max)
+    if (pool->size_bytes < SPW__SPEC_POOL_MIN || pool->size_bytes > max)
         return expected(c, where, bare ? "a pool size from 1024 to 274877906944 bytes"
                                        : "a pool size from 1024 bytes to below 2^64");
     if (pool->size_bytes > max - *total)
@@ -355,22 +354,27 @@ static int parse_sections(struct cursor *c, spw_spec *spec, uint32_t *named)
 
 /* Entry points */
 
-void spw_spec_init(spw_spec *spec)
+#define FIRST_SIZE SPW__SIZED_FIRST(spw_spec, numa_node)
+
+static const spw_spec empty = {.struct_size = sizeof(spw_spec), .threads = -1, .verify = -1, .numa_node = -1};
+static const spw_spec no_string = {.struct_size = sizeof(spw_spec), .threads = -1, .verify = -1, .numa_node = -1,
+                                   .pools = {[SPW_TIER_DEVICE] = {{.size_bytes = POOL_DEFAULT}}},
+                                   .n_pools = {[SPW_TIER_DEVICE] = 1}};
+
+void spw_spec_init_sized(spw_spec *spec, size_t size)
 {
-    memset(spec, 0, sizeof *spec);
-    spec->struct_size = sizeof *spec;
-    spec->pools[SPW_TIER_DEVICE][0].size_bytes = POOL_DEFAULT;
-    spec->n_pools[SPW_TIER_DEVICE] = 1;
-    spec->threads = -1;
-    spec->verify = -1;
-    spec->numa_node = -1;
+    spw__sized_give(spec, size, &no_string);
 }
 
-void spw_spec_init_empty(spw_spec *spec)
+void spw_spec_init_empty_sized(spw_spec *spec, size_t size)
 {
-    spw_spec_init(spec);
-    spec->n_pools[SPW_TIER_DEVICE] = 0;
-    spec->pools[SPW_TIER_DEVICE][0].size_bytes = 0;
+    spw__sized_give(spec, size, &empty);
+}
+
+int spw__spec_take(spw_spec *spec, const spw_spec *given, const char *what)
+{
+    *spec = empty;
+    return spw__sized_take(spec, FIRST_SIZE, given, what);
 }
 
 int spw__spec_parse(const char *string, spw_spec *spec, uint32_t *named)
@@ -378,14 +382,12 @@ int spw__spec_parse(const char *string, spw_spec *spec, uint32_t *named)
     spw_spec parsed;
     uint32_t seen = 0;
     int rc = SPW_OK;
-    if (!spec || !named)
-        return spw__fail(SPW_EINVAL, "no spw_spec to parse into");
-    spw_spec_init(&parsed);
+    parsed = no_string;
     if (string) {
         struct cursor c = {string, string, string + strlen(string), NULL};
         if (c.p == c.end)
             return fail_at(&c, c.p, "expected a pool size in bytes or a section, found an empty string");
-        spw_spec_init_empty(&parsed);
+        parsed = empty;
         if (strchr(string, '=')) {
             rc = parse_sections(&c, &parsed, &seen);
         } else {
@@ -400,10 +402,16 @@ int spw__spec_parse(const char *string, spw_spec *spec, uint32_t *named)
     return SPW_OK;
 }
 
-int spw_spec_parse(const char *string, spw_spec *spec)
+int spw_spec_parse_sized(const char *string, spw_spec *spec, size_t size)
 {
+    spw_spec parsed;
     uint32_t named;
-    return spw__spec_parse(string, spec, &named);
+    if (!spec || size < FIRST_SIZE)
+        return spw__fail(SPW_EINVAL, "spw_spec_parse: spec is NULL, or %zu bytes are no spw_spec", size);
+    const int rc = spw__spec_parse(string, &parsed, &named);
+    if (rc == SPW_OK)
+        spw__sized_give(spec, size, &parsed);
+    return rc;
 }
 
 int spw__spec_environment(spw_spec *spec, uint32_t *named, char *(*get)(const char *name))
@@ -428,14 +436,4 @@ int spw__spec_environment(spw_spec *spec, uint32_t *named, char *(*get)(const ch
     *spec = parsed;
     *named = seen;
     return SPW_OK;
-}
-
-int spw__spec_size(const char *s, size_t len, uint64_t *out)
-{
-    struct cursor c = {s, s, s + len, NULL};
-    uint64_t bytes;
-    const int rc = parse_bytes(&c, &bytes);
-    if (rc == SPW_OK)
-        *out = bytes;
-    return rc;
 }

@@ -43,7 +43,7 @@ SPW_MUST_CHECK int spw__spec_environment(spw_spec *spec, uint32_t *named, char *
  * bounds. */
 SPW_MUST_CHECK int spw__spec_fields(spw_spec *spec, uint32_t *named, const spw_spec *fields);
 
-/* Parses all of [s, s + len) as a size: decimal digits and at most one of K, M, G, T. SPW_ESPEC. */
-SPW_MUST_CHECK int spw__spec_size(const char *s, size_t len, uint64_t *out);
+/* A caller's spec as this version knows it. SPW_EINVAL, with `what` in the detail. */
+SPW_MUST_CHECK int spw__spec_take(spw_spec *spec, const spw_spec *given, const char *what);
 
 #endif

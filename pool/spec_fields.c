@@ -14,13 +14,41 @@ static int check_pools(const spw_spec *fields, unsigned tier)
                          spw_tier_name((spw_tier)tier), SPW_SPEC_POOLS_MAX);
     for (uint32_t i = 0; i < fields->n_pools[tier]; i++) {
         const spw_spec_pool *pool = &fields->pools[tier][i];
-        if (pool->size_bytes < 1024 || pool->limit_bytes > pool->size_bytes ||
-            (pool->limit_bytes != 0 && pool->limit_bytes < 1024))
-            return spw__fail(SPW_EINVAL, "options.fields: pool %u of %s: a pool has 1024 bytes or more, and a limit of 0 or "
-                                         "from 1024 to its size", i, spw_tier_name((spw_tier)tier));
-        if (__builtin_add_overflow(total, pool->size_bytes, &total))
+        if (pool->size_bytes < SPW__SPEC_POOL_MIN || pool->limit_bytes > pool->size_bytes ||
+            pool->limit_bytes > SPW__SPEC_LIMIT_MAX ||
+            (pool->limit_bytes != 0 && pool->limit_bytes < SPW__SPEC_POOL_MIN))
+            return spw__fail(SPW_EINVAL, "options.fields: pool %u of %s: a pool has 1024 bytes or more, and a limit of "
+                                         "0 or from 1024 to its size and to 2 GiB", i, spw_tier_name((spw_tier)tier));
+        if (__builtin_add_overflow(total, pool->size_bytes, &total) || total == UINT64_MAX)
             return spw__fail(SPW_EINVAL, "options.fields: the pools of %s are 2^64 bytes or more together",
                              spw_tier_name((spw_tier)tier));
+    }
+    return SPW_OK;
+}
+
+/* A value of the field behind key, in the bounds that its text has. -1 is "default" where 0 says something. */
+static int check_value(const spw_spec *fields, const struct spw__spec_key *key)
+{
+    const char *field = (const char *)fields + key->field;
+    const bool has_default = key->section == SPW__SPEC_THREADS || key->section == SPW__SPEC_VERIFY ||
+                             key->section == SPW__SPEC_NUMA;
+    uint64_t bytes;
+    int32_t number;
+    switch (key->kind) {
+    case SPW__SPEC_KIND_BYTES:
+        memcpy(&bytes, field, sizeof bytes);
+        if (bytes == UINT64_MAX)
+            return spw__fail(SPW_EINVAL, "options.fields: %s is 2^64 - 1 bytes; it is less", key->name);
+        break;
+    case SPW__SPEC_KIND_NUMBER:
+    case SPW__SPEC_KIND_CHOICE:
+        memcpy(&number, field, sizeof number);
+        if ((uint32_t)number > key->max && !(has_default && number == -1))
+            return spw__fail(SPW_EINVAL, "options.fields: %s is %d; expected %s%s", key->name, number, key->expected,
+                             has_default ? ", or -1 for the default" : "");
+        break;
+    case SPW__SPEC_KIND_POOLS:
+    case SPW__SPEC_KIND_FOLDERS: break;
     }
     return SPW_OK;
 }
@@ -28,9 +56,6 @@ static int check_pools(const spw_spec *fields, unsigned tier)
 static int check_fields(const spw_spec *fields)
 {
     int rc = SPW_OK;
-    if (fields->struct_size != sizeof *fields)
-        return spw__fail(SPW_EINVAL, "options.fields: struct_size is %zu, not %zu; use spw_spec_init_empty",
-                         fields->struct_size, sizeof *fields);
     for (unsigned tier = 0; rc == SPW_OK && tier < 3; tier++)
         rc = check_pools(fields, tier);
     if (rc != SPW_OK)
@@ -39,14 +64,13 @@ static int check_fields(const spw_spec *fields)
         return spw__fail(SPW_EINVAL, "options.fields: %u spill folders: at most %u", fields->n_folders,
                          SPW_SPEC_FOLDERS_MAX);
     for (uint32_t i = 0; i < fields->n_folders; i++)
-        if (!fields->folders[i].path || fields->folders[i].path_length == 0)
-            return spw__fail(SPW_EINVAL, "options.fields: spill folder %u has no path", i);
-    if ((unsigned)fields->driver > SPW_DRIVER_SIM || (unsigned)fields->io > SPW_IO_THREADS ||
-        (unsigned)fields->placement > SPW_PLACEMENT_ADDRESS || fields->threads > 1 || fields->verify > 1)
-        return spw__fail(SPW_EINVAL, "options.fields: driver, io, placement, threads or verify has no such value");
-    if (fields->numa_node > 1023)
-        return spw__fail(SPW_EINVAL, "options.fields: numa_node is %d: it goes to 1023", fields->numa_node);
-    return SPW_OK;
+        if (!fields->folders[i].path || fields->folders[i].path_length == 0 ||
+            fields->folders[i].quota_bytes == UINT64_MAX)
+            return spw__fail(SPW_EINVAL, "options.fields: spill folder %u has no path, or a quota of 2^64 - 1 bytes",
+                             i);
+    for (unsigned i = 0; rc == SPW_OK && i < SPW__SPEC_N_KEYS; i++)
+        rc = check_value(fields, &spw__spec_keys[i]);
+    return rc;
 }
 
 /* True when the field behind key says something other than "default". */
@@ -91,7 +115,11 @@ static void copy_part(spw_spec *spec, const spw_spec *fields, const struct spw__
 
 int spw__spec_fields(spw_spec *spec, uint32_t *named, const spw_spec *fields)
 {
-    const int rc = check_fields(fields);
+    spw_spec taken;
+    int rc = spw__spec_take(&taken, fields, "options.fields");
+    fields = &taken;
+    if (rc == SPW_OK)
+        rc = check_fields(fields);
     if (rc != SPW_OK)
         return rc;
     for (const struct spw__spec_key *key = spw__spec_keys; key < spw__spec_keys + SPW__SPEC_N_KEYS; key++)

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pool/base/error.h"
 #include "pool/spec_keys.h"
 
 /* Text so far: what does not fit is counted all the same. */
@@ -99,14 +100,19 @@ static void put_value(struct text *text, const struct spw__spec_key *key, const 
 }
 
 /* The device section is always written, so that the text is never empty and always has a "=". */
-size_t spw_spec_format(const spw_spec *spec, char *buf, size_t size)
+size_t spw_spec_format(const spw_spec *given, char *buf, size_t size)
 {
-    struct text text = {buf, size, 0};
-    spw_spec defaults;
+    struct text text = {buf, buf ? size : 0, 0};
+    spw_spec taken, defaults;
+    const spw_spec *const spec = &taken;
     uint32_t written = 0;
-    spw_spec_init(&defaults);
-    if (size > 0)
+    if (text.size > 0)
         buf[0] = '\0';
+    if (!given)
+        (void)spw__fail(SPW_EINVAL, "spw_spec_format: spec is NULL");
+    if (!given || spw__spec_take(&taken, given, "spw_spec_format: spec") != SPW_OK)
+        return 0;
+    spw_spec_init(&defaults);
     for (const struct spw__spec_key *key = spw__spec_keys; key < spw__spec_keys + SPW__SPEC_N_KEYS; key++) {
         bool named;
         switch (key->kind) {
@@ -128,12 +134,13 @@ static uint64_t reach(const spw_spec_pool *pool)
     return pool->limit_bytes ? pool->limit_bytes : UINT64_MAX;
 }
 
-/* The limit is compared with the payload alone; heads are charged to meta. An insertion sort keeps ties in the order
+/* It reads only what every version of spw_spec has, and so takes the struct as it is, without a copy of 6 KiB.
+ * The limit is compared with the payload alone; heads are charged to meta. An insertion sort keeps ties in the order
  * written. A pool smaller than the request can never hold it, whatever its limit. */
 size_t spw_spec_route(const spw_spec *spec, spw_tier tier, uint64_t bytes, uint32_t *order)
 {
     size_t n = 0;
-    if ((unsigned)tier > SPW_TIER_HOST)
+    if (!spec || !order || (unsigned)tier > SPW_TIER_HOST)
         return 0;
     const spw_spec_pool *const pools = spec->pools[tier];
     for (uint32_t i = 0; i < spec->n_pools[tier]; i++) {

@@ -1,4 +1,5 @@
-/* The table of keys of the sectioned form: what spec.c parses by and spec_format.c writes by. For these two only. */
+/* The table of keys of the sectioned form: what spec.c parses by, spec_fields.c checks by and spec_format.c writes by.
+ * For these only. */
 #ifndef SPW_POOL_SPEC_KEYS_H
 #define SPW_POOL_SPEC_KEYS_H
 
@@ -21,6 +22,10 @@ struct spw__spec_key {
     const char *const *words;
     const char *expected; /* of a value that is wrong, for NUMBER and CHOICE */
 };
+
+/* The bounds of ge.flowGraphMemMaxSize, as documented, that every form keeps. */
+#define SPW__SPEC_POOL_MIN UINT64_C(1024)
+#define SPW__SPEC_LIMIT_MAX (UINT64_C(2) << 30)
 
 #define SPW__SPEC_N_KEYS 16
 extern const struct spw__spec_key spw__spec_keys[SPW__SPEC_N_KEYS];

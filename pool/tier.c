@@ -9,14 +9,8 @@
 #include "pool/tier_small.h"
 
 /* Host pools grow by little at first, so that small jobs take little, then by much. */
-#define HUGE_PAGE_BYTES (UINT64_C(2) << 20)
 #define GROW_FIRST_BYTES (UINT64_C(32) << 20)
 #define GROW_LAST_BYTES (UINT64_C(256) << 20)
-
-static uint64_t round_up(uint64_t value, uint64_t unit)
-{
-    return (value + unit - 1) / unit * unit;
-}
 
 static void *host_address(const struct spw__pool *pool, uint64_t offset)
 {
@@ -69,18 +63,21 @@ static int populate(struct spw__tier *tier, struct spw__pool *pool, uint64_t beg
 static uint64_t end_locked(const struct spw__pool *pool, uint64_t charge, uint64_t align)
 {
     const uint64_t tail = spw__range_tail(pool->range);
-    return (align ? round_up(tail, align) : tail) + charge;
+    return (align ? spw__round_up(tail, align) : tail) + charge;
 }
 
-/* Lets the pool grow to need bytes; the lock is released meanwhile. SPW_OK: look again. */
+/* Lets the pool grow to need bytes; the lock is released meanwhile. SPW_OK: look again. Why the system refuses is
+ * nobody's error: the request may still find room elsewhere. */
 static int grow_locked(struct spw__tier *tier, struct spw__pool *pool, uint64_t need)
 {
+    spw_error_info kept;
     const uint64_t begin = pool->grown;
     uint64_t end = begin + pool->step;
-    end = round_up(end > need ? end : need, HUGE_PAGE_BYTES);
+    end = spw__round_up(end > need ? end : need, SPW__HUGE_PAGE);
     end = end < pool->size ? end : pool->size;
     pool->growing = true;
     spw__mutex_unlock(&pool->lock);
+    spw__error_save(&kept);
     int rc = populate(tier, pool, begin, end);
     spw__mutex_lock(&pool->lock);
     if (rc == SPW_OK)
@@ -91,6 +88,7 @@ static int grow_locked(struct spw__tier *tier, struct spw__pool *pool, uint64_t 
     }
     pool->growing = false;
     spw__cond_broadcast(&pool->grown_cond);
+    (void)spw__error_restore(&kept);
     return rc;
 }
 
@@ -116,17 +114,12 @@ static void sort_route(struct spw__tier *tier)
     }
 }
 
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void find_largest_request(struct spw__tier *tier)
 {
     tier->largest_request = 0;
     for (uint32_t i = 0; i < tier->n_pools; i++) {
         const struct spw__pool *pool = &tier->pools[i];
-        const uint64_t holds = smaller(pool->size - pool->set_aside, pool->limit);
+        const uint64_t holds = spw__smaller(pool->size - pool->set_aside, pool->limit);
         if (tier->largest_request < holds)
             tier->largest_request = holds;
     }
@@ -183,7 +176,7 @@ void spw__tier_finish(struct spw__tier *tier)
 {
     for (uint32_t i = 0; tier->pools && i < tier->n_pools; i++) {
         struct spw__pool *pool = &tier->pools[i];
-        if (!pool->range)
+        if (!pool->limit) /* init did not come this far */
             break;
         unmap_pool(tier, pool);
         spw__small_destroy(pool->small);
@@ -199,7 +192,7 @@ void spw__tier_finish(struct spw__tier *tier)
 
 uint64_t spw__tier_charge(const struct spw__tier *tier, uint64_t bytes)
 {
-    return round_up(bytes, bytes >= SPW__DIRECT_MIN_BYTES ? SPW__IO_BLOCK : tier->granularity);
+    return spw__round_up(bytes, bytes >= SPW__DIRECT_MIN_BYTES ? SPW__IO_BLOCK : tier->granularity);
 }
 
 uint32_t spw__tier_first_route(const struct spw__tier *tier, uint64_t bytes)
@@ -220,7 +213,7 @@ static void count(struct spw__tier *tier, enum spw__tier_counter which, uint64_t
     spw__count(tier->counters, tier->first_counter + which, amount);
 }
 
-static int pool_alloc(struct spw__tier *tier, uint32_t index, uint64_t charge, uint64_t align, bool may_grow,
+static int pool_alloc(struct spw__tier *tier, uint32_t index, uint64_t charge, uint64_t align, enum spw__grow may_grow,
                       struct spw__block *out)
 {
     struct spw__pool *pool = &tier->pools[index];
@@ -231,9 +224,11 @@ static int pool_alloc(struct spw__tier *tier, uint32_t index, uint64_t charge, u
     spw__mutex_lock(&pool->lock);
     while ((rc = spw__range_alloc(pool->range, charge, align, &out->node, &offset)) != SPW_OK) {
         int grew = SPW_OK;
-        if (!may_grow || rc == SPW_ENOMETA || (!pool->growing && !can_grow_locked(pool, charge, align)))
+        const bool waits = pool->growing && (pool->trimming || may_grow == SPW__GROW_FREELY);
+        if (may_grow == SPW__GROW_NOT || rc == SPW_ENOMETA ||
+            (!waits && (pool->growing || !can_grow_locked(pool, charge, align))))
             break;
-        if (pool->growing)
+        if (waits)
             (void)spw__cond_wait(&pool->grown_cond, &pool->lock, -1);
         else
             grew = grow_locked(tier, pool, end_locked(pool, charge, align));
@@ -254,8 +249,8 @@ static int pool_alloc(struct spw__tier *tier, uint32_t index, uint64_t charge, u
 }
 
 /* Offers the request to the pools that may hold it, once. *over_budget: it is the budget that has no room. */
-static int place(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, uint64_t align, bool may_grow,
-                 bool *over_budget, struct spw__block *out)
+static int place(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, uint64_t align,
+                 enum spw__grow may_grow, bool *over_budget, struct spw__block *out)
 {
     const uint64_t charge = spw__tier_charge(tier, bytes);
     const uint32_t first = spw__tier_first_route(tier, bytes);
@@ -267,7 +262,8 @@ static int place(struct spw__tier *tier, struct spw__group *group, uint64_t byte
         if (pool->size - pool->set_aside < charge)
             continue;
         const bool small = pool->small && align <= tier->granularity && bytes <= tier->small_max_bytes &&
-                           spw__tier_small_alloc(tier, tier->route[at], group, charge, may_grow, out) == SPW_OK;
+                           spw__tier_small_alloc(tier, tier->route[at], group, charge, may_grow != SPW__GROW_NOT,
+                                                 out) == SPW_OK;
         if (!small && !committed && !spw__ledger_commit(group, tier->tier, charge)) {
             *over_budget = true;
             return SPW_ENOMEM;
@@ -292,7 +288,7 @@ static int place(struct spw__tier *tier, struct spw__group *group, uint64_t byte
 }
 
 int spw__tier_alloc_aligned(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, uint64_t align,
-                            bool may_grow, struct spw__block *out)
+                            enum spw__grow may_grow, struct spw__block *out)
 {
     bool over_budget;
     *out = (struct spw__block){.bytes = 0};
@@ -314,25 +310,27 @@ int spw__tier_alloc_aligned(struct spw__tier *tier, struct spw__group *group, ui
 
 int spw__tier_alloc(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, struct spw__block *out)
 {
-    return spw__tier_alloc_aligned(tier, group, bytes, 0, true, out);
+    return spw__tier_alloc_aligned(tier, group, bytes, 0, SPW__GROW_FREELY, out);
 }
 
 int spw__tier_try(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, struct spw__block *out)
 {
-    return spw__tier_alloc_aligned(tier, group, bytes, 0, false, out);
+    return spw__tier_alloc_aligned(tier, group, bytes, 0, SPW__GROW_NOT, out);
 }
 
-void spw__tier_grow_for(struct spw__tier *tier, uint64_t bytes)
+bool spw__tier_grow_for(struct spw__tier *tier, uint64_t bytes)
 {
     const uint64_t charge = spw__tier_charge(tier, bytes);
-    for (uint32_t at = spw__tier_first_route(tier, bytes); at < tier->n_pools; at++) {
+    bool found = false;
+    for (uint32_t at = spw__tier_first_route(tier, bytes); at < tier->n_pools && !found; at++) {
         struct spw__pool *pool = &tier->pools[tier->route[at]];
         spw__mutex_lock(&pool->lock);
-        const uint64_t end = end_locked(pool, charge, 0);
-        if (!pool->growing && end > pool->grown && can_grow_locked(pool, charge, 0))
-            (void)grow_locked(tier, pool, end);
+        found = spw__range_largest_free(pool->range) >= charge;
+        if (!found && !pool->growing && can_grow_locked(pool, charge, 0))
+            found = grow_locked(tier, pool, end_locked(pool, charge, 0)) == SPW_OK;
         spw__mutex_unlock(&pool->lock);
     }
+    return found;
 }
 
 bool spw__tier_grow_for_all(struct spw__tier *tier, uint64_t least_bytes, uint64_t total_bytes)
@@ -345,7 +343,7 @@ bool spw__tier_grow_for_all(struct spw__tier *tier, uint64_t least_bytes, uint64
             grew |= spw__cond_wait(&pool->grown_cond, &pool->lock, -1) == 0;
         const uint64_t tail = spw__range_tail(pool->range);
         const uint64_t end = total_bytes < pool->size - tail ? tail + total_bytes : pool->size;
-        if (end > pool->grown)
+        if (end > pool->grown && spw__range_largest_free(pool->range) < total_bytes)
             grew |= grow_locked(tier, pool, end) == SPW_OK;
         spw__mutex_unlock(&pool->lock);
     }
@@ -374,6 +372,16 @@ int spw__tier_free(struct spw__tier *tier, struct spw__block *block)
     if (back)
         spw__waitset_signal(tier->waits, SPW__CHANNEL(tier->tier));
     return SPW_OK;
+}
+
+bool spw__tier_adopt(struct spw__tier *tier, struct spw__group *group, struct spw__block *block)
+{
+    if (!spw__ledger_commit(group, tier->tier, block->bytes))
+        return false;
+    block->group = group;
+    count(tier, SPW__TIER_ALLOCS, 1);
+    count(tier, SPW__TIER_ALLOC_BYTES, block->bytes);
+    return true;
 }
 
 int spw__tier_split(struct spw__tier *tier, struct spw__block *block, uint64_t bytes, struct spw__block *tail)

@@ -15,6 +15,7 @@
 #include "pool/base/counters.h"
 #include "pool/base/lock.h"
 #include "pool/base/meta.h"
+#include "pool/base/units.h"
 #include "pool/base/wait.h"
 #include "pool/device/device.h"
 #include "pool/ledger.h"
@@ -50,6 +51,7 @@ struct spw__pool {
     uint64_t grown;           /* guarded by lock: size of the range */
     uint64_t step;            /* guarded by lock: next growth */
     bool growing;             /* guarded by lock: one thread at a time; also while it is trimmed */
+    bool trimming;            /* guarded by lock: it is trimmed, which no request may fail for */
     uint64_t base;
     uint64_t size;
     uint64_t limit; /* UINT64_MAX: unlimited */
@@ -88,13 +90,11 @@ enum spw__tier_counter {
     SPW__TIER_COUNTERS
 };
 
-/* Blocks of at least this many bytes are whole I/O blocks at aligned addresses, so that they go to disk without a copy;
- * below, the padding would cost more than the copy. */
-#define SPW__DIRECT_MIN_BYTES (UINT32_C(32) << 10)
-#define SPW__IO_BLOCK UINT32_C(4096)
-
 /* Pools begin at multiples of this: the largest alignment that a request may ask for. */
-#define SPW__ALIGN_MAX (UINT64_C(2) << 20)
+#define SPW__ALIGN_MAX SPW__HUGE_PAGE
+
+/* Whether a request may let a pool grow: FREELY also waits for another thread that does, ALONE only for a trim. */
+enum spw__grow { SPW__GROW_NOT, SPW__GROW_FREELY, SPW__GROW_ALONE };
 
 struct spw__tier_config {
     spw_tier tier;
@@ -129,16 +129,18 @@ int spw__tier_alloc(struct spw__tier *tier, struct spw__group *group, uint64_t b
 /* The same within the memory that the pools have already: for attempts, which run under the wait lock. */
 int spw__tier_try(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, struct spw__block *out);
 
-/* Both, at an address that is a multiple of align: a power of two up to SPW__ALIGN_MAX, or 0 for what disks ask for. */
+/* All of them, at an address that is a multiple of align: a power of two up to SPW__ALIGN_MAX, or 0 for what disks ask
+ * for. */
 int spw__tier_alloc_aligned(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, uint64_t align,
-                            bool may_grow, struct spw__block *out);
+                            enum spw__grow grow, struct spw__block *out);
 
-/* Gives memory to the pools that a request of bytes may use, so that a later try by a waiter's attempt, which may not
- * block, finds it. May block on the system; never under a lock. Best effort. */
-void spw__tier_grow_for(struct spw__tier *tier, uint64_t bytes);
+/* Gives memory to the first pool that a request of bytes may use, unless one has a hole for it, so that a later try
+ * under a lock, which may not block, finds it. False: no pool has one now. May block on the system; never under a
+ * lock. */
+bool spw__tier_grow_for(struct spw__tier *tier, uint64_t bytes);
 
-/* The same for several requests, the smallest of least_bytes, total_bytes together. True when a pool grew meanwhile: then
- * the tier's waiters are to be signalled. */
+/* The same in all pools for several requests, the smallest of least_bytes, total_bytes together. True when a pool grew
+ * meanwhile: then the tier's waiters are to be signalled. */
 bool spw__tier_grow_for_all(struct spw__tier *tier, uint64_t least_bytes, uint64_t total_bytes);
 
 /* Gives whole huge pages of a host tier's free memory back to the system until keep_bytes of free memory still have
@@ -156,6 +158,10 @@ int spw__tier_free(struct spw__tier *tier, struct spw__block *block);
 /* The block, the first of its pool, will stay for ever (staging): what could only fit in its place is too big. */
 void spw__tier_set_aside(struct spw__tier *tier, const struct spw__block *block);
 
+/* Charges group for block, an allocation of its pool's range that nobody was charged for. False, and no change: the
+ * budget has no room. */
+bool spw__tier_adopt(struct spw__tier *tier, struct spw__group *group, struct spw__block *block);
+
 /* Cuts a block: *block keeps the first bytes, *tail is the rest. SPW_ENOMETA; SPW_EINVAL: a small object has no
  * parts. */
 int spw__tier_split(struct spw__tier *tier, struct spw__block *block, uint64_t bytes, struct spw__block *tail);
@@ -165,7 +171,7 @@ int spw__tier_split(struct spw__tier *tier, struct spw__block *block, uint64_t b
 void spw__tier_set_owner(struct spw__tier *tier, const struct spw__block *block, void *owner);
 
 /* The owner of a live node, or NULL. Pool locked. */
-static inline void *spw__pool_owner(const struct spw__pool *pool, uint32_t node)
+static inline void *spw__pool_owner_locked(const struct spw__pool *pool, uint32_t node)
 {
     return node < pool->n_owners ? pool->owners[node] : NULL;
 }
@@ -189,11 +195,6 @@ static inline bool spw__tier_grows(const struct spw__tier *tier)
 static inline bool spw__block_is(const struct spw__block *block)
 {
     return block->bytes != 0;
-}
-
-static inline bool spw__tier_on_cpu(spw_tier tier)
-{
-    return tier == SPW_TIER_PINNED_HOST || tier == SPW_TIER_HOST;
 }
 
 #endif

@@ -49,7 +49,7 @@ static uint64_t trim_pool(struct spw__pool *pool, uint64_t max_bytes)
     while (pool->growing)
         (void)spw__cond_wait(&pool->grown_cond, &pool->lock, -1);
     const unsigned n = take_locked(pool, max_bytes, stretches);
-    pool->growing = n > 0;
+    pool->growing = pool->trimming = n > 0;
     spw__mutex_unlock(&pool->lock);
     for (unsigned i = 0; i < n; i++)
         given += spw__host_discard((void *)(uintptr_t)(pool->base + stretches[i].offset), stretches[i].bytes);
@@ -57,7 +57,7 @@ static uint64_t trim_pool(struct spw__pool *pool, uint64_t max_bytes)
     for (unsigned i = 0; i < n; i++)
         (void)spw__range_free(pool->range, stretches[i].node);
     if (n > 0) {
-        pool->growing = false;
+        pool->growing = pool->trimming = false;
         spw__cond_broadcast(&pool->grown_cond);
     }
     spw__mutex_unlock(&pool->lock);

@@ -6,6 +6,7 @@
 
 #include "pool/base/error.h"
 #include "pool/base/fault.h"
+#include "pool/base/units.h"
 #include "spill/transfer.h"
 
 enum { DEMAND = 0, BACKGROUND = 1, DEMAND_STREAK_MAX = 4, IO_DEPTH = SPW__UNITS, EVENT_POLL_NS = 20000 };
@@ -338,7 +339,7 @@ int spw__mover_create(const struct spw__mover_config *config, struct spw__mover 
     if (!mover)
         return spw__fail(SPW_ENOMETA, "no metadata memory for the mover; raise meta=");
     mover->config = *config;
-    mover->block_bytes = config->store ? spw__store_block_bytes(config->store) : 4096;
+    mover->block_bytes = config->store ? spw__store_block_bytes(config->store) : SPW__IO_BLOCK;
     cut_staging(mover);
     spw__mutex_init(&mover->lock, SPW__RANK_MOVER);
     const struct spw__io_config io = {.kind = config->io, .depth = IO_DEPTH, .threads = config->io_threads,

@@ -33,12 +33,6 @@
 
 #include <spillway/place.h>
 
-/* The last use of memory on a device stream: shared by its owner and the moves that must come after it. */
-struct spw__use {
-    struct spw__event *event;
-    _Atomic uint32_t refs; /* atomic */
-};
-
 /* One end of a move. */
 struct spw__end {
     spw_tier tier;
@@ -47,6 +41,8 @@ struct spw__end {
     /* disk: the source's, or found by the mover for a destination, and given back by it when the move fails. */
     struct spw__extent extent;
 };
+
+struct spw__use;
 
 struct spw__move {
     /* Set by the owner. bytes 0: nothing is carried, done is called once `use` has completed. */
@@ -58,7 +54,7 @@ struct spw__move {
     bool demand;
     void (*done)(struct spw__move *move, int status); /* on failure the thread's error detail describes it */
     void *arg;
-    atomic_bool cancel;
+    atomic_bool cancel;         /* atomic: set by spw__mover_cancel, looked at before the first segment */
     /* Owner thread of the mover only. */
     struct spw__move *next;
     uint64_t issued_bytes;
@@ -70,6 +66,13 @@ struct spw__move {
     int os_errno;
     uint64_t failed_offset;
     char reason[120];
+};
+
+/* The last use of memory on a stream: shared by its owner and the moves that must come after it. */
+struct spw__use {
+    struct spw__event *event;
+    _Atomic uint32_t refs; /* atomic */
+    struct spw__move watch; /* its owner's, to be told when the use is over: one at a time */
 };
 
 /* Counters, from first_counter on. */

@@ -20,6 +20,7 @@
 #include "pool/base/error.h"
 #include "pool/base/fault.h"
 #include "pool/base/lock.h"
+#include "pool/base/units.h"
 #include "pool/range.h"
 #include "spill/store_folder.h"
 
@@ -54,11 +55,6 @@ struct spw__store {
 static size_t store_bytes(uint32_t capacity)
 {
     return sizeof(struct spw__store) + capacity * sizeof(struct space);
-}
-
-static uint64_t round_up(uint64_t bytes, uint64_t block)
-{
-    return (bytes + block - 1) / block * block;
 }
 
 void spw__store_destroy(struct spw__store *store)
@@ -101,7 +97,7 @@ int spw__store_create(const spw_spec_folder *folders, uint32_t n_folders, struct
     store->meta = meta;
     store->log = log;
     store->capacity = n_folders;
-    store->block_bytes = SPW__FOLDER_BLOCK_MIN;
+    store->block_bytes = SPW__IO_BLOCK;
     store->direct = true;
     while (store->n_spaces < n_folders) {
         struct space *space = &store->spaces[store->n_spaces];
@@ -294,7 +290,8 @@ static int fail_no_space(const struct spw__store *store, uint64_t bytes, uint32_
                           quota ? "raise the quota in disk=" : full ? "" : "add a folder to disk=");
 }
 
-/* The budget of all folders together is used up: a quota somebody gave, or what the file systems had free at the start. */
+/* The budget of all folders together is used up: a quota somebody gave, or what the file
+ * systems had free at the start. */
 static int fail_budget(const struct spw__store *store, uint64_t bytes)
 {
     const spw_error_info info = {.place = SPW_DISK, .requested_bytes = bytes,
@@ -307,7 +304,8 @@ static int fail_budget(const struct spw__store *store, uint64_t bytes)
         const int n = snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", store->spaces[i].folder.path);
         used += n > 0 ? (size_t)n : 0;
     }
-    return spw__fail_info(&info, SPW_ENOSPC, "no room to spill %llu bytes in %s: the disk budget has %llu of %llu left; %s, or add a "
+    return spw__fail_info(&info, SPW_ENOSPC,
+                          "no room to spill %llu bytes in %s: the disk budget has %llu of %llu left; %s, or add a "
                           "folder to disk=", (unsigned long long)bytes, list, (unsigned long long)info.free_bytes,
                           (unsigned long long)info.limit_bytes,
                           given ? "raise the quota in disk=" : "free space there (that is what the file system had)");
@@ -323,7 +321,7 @@ int spw__store_alloc(struct spw__store *store, uint64_t bytes, uint32_t exclude,
 
     if (bytes == 0 || bytes > UINT64_MAX / 2)
         return spw__fail(SPW_EINVAL, "an extent of %llu bytes", (unsigned long long)bytes);
-    extent.bytes = round_up(bytes, store->block_bytes);
+    extent.bytes = spw__round_up(bytes, store->block_bytes);
     if (!spw__gate_commit(store->gate, extent.bytes))
         return fail_budget(store, extent.bytes);
     while ((i = choose(store, skip)) < store->n_spaces) {
@@ -379,11 +377,6 @@ int spw__store_fd(const struct spw__store *store, uint32_t folder)
 const char *spw__store_path(const struct spw__store *store, uint32_t folder)
 {
     return store->spaces[folder].folder.path;
-}
-
-uint32_t spw__store_folders(const struct spw__store *store)
-{
-    return store->n_spaces;
 }
 
 uint32_t spw__store_block_bytes(const struct spw__store *store)

@@ -29,8 +29,6 @@ struct spw__extent {
     uint32_t folder;
 };
 
-#define SPW__STORE_ANY_FOLDER UINT32_MAX
-
 /* Opens one file in each folder (created when missing, mode 0700; refused when others can write to it and it is not
  * sticky). O_DIRECT where the file system takes it. gate is the disk place's gate: every extent is committed there too
  * (not owned). quota 0 means what the file system has free. Errors, with the folder's name in the message: SPW_EINVAL
@@ -54,7 +52,6 @@ void spw__store_free(struct spw__store *store, const struct spw__extent *extent)
 
 int spw__store_fd(const struct spw__store *store, uint32_t folder);
 const char *spw__store_path(const struct spw__store *store, uint32_t folder);
-uint32_t spw__store_folders(const struct spw__store *store);
 /* Alignment of memory, offsets and lengths: the largest of all folders. */
 uint32_t spw__store_block_bytes(const struct spw__store *store);
 /* Every folder takes O_DIRECT. */

@@ -97,7 +97,7 @@ static int open_file(struct spw__folder *folder, int dir_fd, const struct spw__l
 
 static void find_alignment(struct spw__folder *folder)
 {
-    folder->block_bytes = SPW__FOLDER_BLOCK_MIN;
+    folder->block_bytes = SPW__IO_BLOCK;
 #ifdef STATX_DIOALIGN
     struct statx status;
     if (statx(folder->fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &status) == 0 && (status.stx_mask & STATX_DIOALIGN)) {

@@ -12,10 +12,9 @@
 
 #include "pool/base/log.h"
 #include "pool/base/meta.h"
+#include "pool/base/units.h"
 
 #include <spillway/spec.h>
-
-#define SPW__FOLDER_BLOCK_MIN 4096u
 
 struct spw__folder {
     char *path; /* owned, terminated */
@@ -23,7 +22,7 @@ struct spw__folder {
     int fd; /* the spill file */
     uint64_t quota_bytes;
     bool quota_given; /* else it is what the file system had free */
-    uint32_t block_bytes; /* alignment that transfers need: a power of two, at least SPW__FOLDER_BLOCK_MIN */
+    uint32_t block_bytes; /* alignment that transfers need: a power of two, at least SPW__IO_BLOCK */
     bool direct;          /* the file is open with O_DIRECT */
     bool created;         /* the folder was made here and goes with the file */
     dev_t device;         /* of the folder: what close compares before it removes a folder of that name */

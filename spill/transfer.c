@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "pool/base/error.h"
+#include "pool/base/units.h"
 #include "spill/copy.h"
 #include "spill/integrity.h"
 
@@ -25,17 +26,18 @@ static bool is_disk(const struct spw__end *end)
 
 static uint32_t padded(const struct spw__mover *mover, uint32_t bytes)
 {
-    return (bytes + mover->block_bytes - 1) / mover->block_bytes * mover->block_bytes;
+    return (uint32_t)spw__round_up(bytes, mover->block_bytes);
 }
 
 /* Memory that the disk can read and write without a copy through staging. */
 static bool is_direct(const struct spw__mover *mover, const struct spw__end *memory, uint64_t bytes)
 {
     const uint64_t block = mover->block_bytes;
-    return on_cpu(memory) && memory->address % block == 0 && (bytes + block - 1) / block * block <= memory->capacity;
+    return on_cpu(memory) && memory->address % block == 0 && spw__round_up(bytes, block) <= memory->capacity;
 }
 
-void spw__move_fail(struct spw__move *move, int status, int os_errno, uint64_t offset, const char *reason)
+/* Records a move's first failure. */
+static void move_fail(struct spw__move *move, int status, int os_errno, uint64_t offset, const char *reason)
 {
     if (move->status != SPW_OK)
         return;
@@ -90,7 +92,7 @@ static void finish_unit(struct spw__unit *unit)
 
 static void fail_unit(struct spw__unit *unit, int status, int os_errno, const char *reason)
 {
-    spw__move_fail(unit->move, status, os_errno, unit->offset, reason);
+    move_fail(unit->move, status, os_errno, unit->offset, reason);
     finish_unit(unit);
 }
 
@@ -98,7 +100,7 @@ static void fail_unit(struct spw__unit *unit, int status, int os_errno, const ch
 static void fail_device(struct spw__unit *unit)
 {
     const struct spw__mover *mover = unit->mover;
-    spw__move_fail(unit->move, SPW_EDEVICE, 0, unit->offset, spw_error_detail()->message);
+    move_fail(unit->move, SPW_EDEVICE, 0, unit->offset, spw_error_detail()->message);
     (void)spw__device_synchronize(mover->config.device, mover->to_device);
     (void)spw__device_synchronize(mover->config.device, mover->from_device);
     finish_unit(unit);
@@ -131,8 +133,8 @@ static void start_io(struct spw__unit *unit, void *data)
         fail_unit(unit, SPW_EIO, EIO, "the transfer could not be submitted");
 }
 
-/* Enqueues a copy of the unit's part of the move that begins or ends on the device; memory is the CPU's side of it, NULL
- * for a copy within the device. */
+/* Enqueues a copy of the unit's part of the move that begins or ends on the device; memory is the CPU's side of it,
+ * NULL for a copy within the device. */
 static void start_device_copy(struct spw__unit *unit, enum spw__phase phase, bool to_device, void *memory)
 {
     struct spw__mover *mover = unit->mover;

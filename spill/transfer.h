@@ -15,6 +15,7 @@ enum { SPW__UNITS = 32, SPW__SLOTS_MAX = 64 };
 
 enum spw__phase { SPW__PHASE_IDLE, SPW__PHASE_COPY_IN, SPW__PHASE_IO, SPW__PHASE_COPY_OUT };
 
+/* Driving thread only. */
 struct spw__unit {
     struct spw__io_req req; /* first: done callbacks cast back */
     struct spw__mover *mover;
@@ -27,6 +28,7 @@ struct spw__unit {
 };
 
 struct spw__mover {
+    /* Constant once created. */
     struct spw__mover_config config;
     struct spw__io *io;
     spw__stream to_device, from_device;
@@ -46,9 +48,9 @@ struct spw__mover {
     struct spw__mutex lock;
     struct spw__move *inbox, *inbox_tail; /* guarded by lock */
     bool stopping;                        /* guarded by lock */
-    atomic_bool sleeping;
-    atomic_bool driving;
-    pthread_t thread;
+    atomic_bool sleeping;                 /* atomic: the driving thread waits, or is about to */
+    atomic_bool driving;                  /* atomic: who sets it is the driving thread until it clears it */
+    pthread_t thread;                     /* constant once created; with own_thread */
 };
 
 /* Launches the next segment of move if a unit and, where needed, a slot are free: true when it did. */
@@ -56,8 +58,5 @@ bool spw__transfer_launch(struct spw__mover *mover, struct spw__move *move);
 
 /* Advances units whose device event has completed. */
 void spw__transfer_poll_events(struct spw__mover *mover);
-
-/* Records a move's first failure. */
-void spw__move_fail(struct spw__move *move, int status, int os_errno, uint64_t offset, const char *reason);
 
 #endif

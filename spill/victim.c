@@ -63,16 +63,18 @@ void spw__victims_add(struct spw__victims *victims, struct spw__item *item, enum
         unlink_locked(victims, item);
     item->state = state;
     append_locked(list_of(victims, state), item);
+    (void)atomic_fetch_add(&victims->arrivals, 1);
     spw__mutex_unlock(&victims->lock);
 }
 
-void spw__victims_put_back(struct spw__victims *victims, struct spw__item *item)
+void spw__victims_put_back(struct spw__victims *victims, struct spw__item *item, enum spw__item_state state)
 {
     spw__mutex_lock(&victims->lock);
     if (item->state != SPW__ITEM_OUT)
         unlink_locked(victims, item);
-    item->state = SPW__ITEM_DIRTY;
-    prepend_locked(list_of(victims, SPW__ITEM_DIRTY), item);
+    item->state = state;
+    prepend_locked(list_of(victims, state), item);
+    (void)atomic_fetch_add(&victims->arrivals, 1);
     spw__mutex_unlock(&victims->lock);
 }
 
@@ -111,12 +113,4 @@ void spw__victims_forgive(struct spw__victims *victims)
         prepend_locked(list_of(victims, SPW__ITEM_DIRTY), item);
     }
     spw__mutex_unlock(&victims->lock);
-}
-
-bool spw__victims_any(struct spw__victims *victims)
-{
-    spw__mutex_lock(&victims->lock);
-    const bool any = list_of(victims, SPW__ITEM_CLEAN)->first || list_of(victims, SPW__ITEM_DIRTY)->first;
-    spw__mutex_unlock(&victims->lock);
-    return any;
 }

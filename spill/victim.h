@@ -1,8 +1,9 @@
 /* Victims: per pool, who goes first when room is needed. Clean items before dirty ones, then the least recently used.
  *
- * Invariants: an item is in at most one list of one queue; every operation is O(1); an item that is mapped, unsealed or
- * moving is in none. Threads: any. Ownership: items belong to their owners; popping one hands it, with the reference
- * that claim took, to the caller.
+ * Invariants: an item is in at most one list of one queue; an item that is mapped, unsealed or moving is in none. Every
+ * operation is O(1), but pop passes over items that claim refuses, and forgive over those that failed.
+ * Threads: any. Ownership: items belong to their owners; popping one hands it, with the reference that claim took, to
+ * the caller.
  */
 #ifndef SPW_SPILL_VICTIM_H
 #define SPW_SPILL_VICTIM_H
@@ -21,6 +22,7 @@ struct spw__victims {
     struct spw__mutex lock;
     struct spw__victim_list lists[3]; /* guarded by lock: clean, dirty, failed */
     _Atomic uint64_t leaving_bytes;   /* atomic: memory that evictions in flight are about to free */
+    _Atomic uint64_t arrivals;        /* atomic: how often an item came in, which then can be moved */
 };
 
 void spw__victims_init(struct spw__victims *victims);
@@ -29,8 +31,8 @@ void spw__victims_finish(struct spw__victims *victims);
 /* Puts an item that is OUT at the warm end of the list that state names. */
 void spw__victims_add(struct spw__victims *victims, struct spw__item *item, enum spw__item_state state);
 
-/* Puts an item that was popped in vain back where it was: at the cold end of the dirty ones. */
-void spw__victims_put_back(struct spw__victims *victims, struct spw__item *item);
+/* Puts an item that was popped in vain back where it was: at the cold end of the list that state names. */
+void spw__victims_put_back(struct spw__victims *victims, struct spw__item *item, enum spw__item_state state);
 
 /* Takes the item out, if it is in. */
 void spw__victims_remove(struct spw__victims *victims, struct spw__item *item);
@@ -42,7 +44,5 @@ struct spw__item *spw__victims_pop(struct spw__victims *victims, bool clean_only
 
 /* The round is over: items that failed become candidates again, the coldest as before. */
 void spw__victims_forgive(struct spw__victims *victims);
-
-bool spw__victims_any(struct spw__victims *victims);
 
 #endif

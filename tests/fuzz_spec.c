@@ -1,6 +1,6 @@
 /* Fuzzing of the configuration parser: whatever the bytes, it accepts or refuses them, and what it accepts formats to a
- * string that parses back to the same. With clang this is a libFuzzer target (-DSPW_LIBFUZZER -fsanitize=fuzzer); alone it
- * mutates a list of seeds for a number of rounds, always the same ones.
+ * string that parses back to the same. With clang this is a libFuzzer target (-DSPW_LIBFUZZER -fsanitize=fuzzer); alone
+ * it mutates a list of seeds for a number of rounds, always the same ones.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -53,7 +53,8 @@ static void check_one(const char *text)
     const size_t length = spw_spec_format(&parsed, formatted, sizeof formatted);
     require(length < sizeof formatted && length == strlen(formatted), "a wrong length", text);
     require(spw_spec_parse(formatted, &again) == SPW_OK, "its canonical form is refused", text);
-    require(same_pools(&parsed, &again) && same_folders(&parsed, &again), "its canonical form says something else", text);
+    require(same_pools(&parsed, &again) && same_folders(&parsed, &again), "its canonical form says something else",
+            text);
     for (unsigned tier = 0; tier < 3; tier++) {
         const size_t n = spw_spec_route(&parsed, (spw_tier)tier, 4096, order);
         require(n <= parsed.n_pools[tier], "a route longer than the pools", text);
@@ -80,7 +81,8 @@ static const char *const seeds[] = {
     "10737418240,2147483648:2097152",
     "10737418240,2147483648:20971520,1073741824:2097152",
     "device=10G,2G:20M,1G:2M; pinned=64G,4G:2M; host=128G; disk=/nvme0/spill:500G,/nvme1/spill:500G; driver=auto",
-    "host=4M; disk=/a:1,/b:c:2G,.; io=threads; io_threads=3; threads=0; verify=0; placement=address; piece=64K; meta=1M",
+    "host=4M; disk=/a:1,/b:c:2G,.; io=threads; io_threads=3; threads=0; verify=0; placement=address; piece=64K; "
+    "meta=1M",
     "device=0; pinned_host=1024:1024; staging=18446744073709551615; device_id=255; driver=sim; io=uring",
 };
 static const char alphabet[] = "0123456789KMGT,:;= /.devicpnhostkmagrlu_-\n\xff";

@@ -82,6 +82,37 @@ START_TEST(R1_admission_with_all_memory_full_causes_no_device_to_pinned_copy)
 }
 END_TEST
 
+START_TEST(invariant_11_admission_that_may_only_use_the_device_pushes_nothing_into_pinned_host)
+{
+    spw_buffer *buffers[17], *none;
+    spw_admit_options options;
+    spw_admit_options_init(&options);
+    options.lowest = SPW_DEVICE;
+    open_manager("device=1M; pinned=8M; host=2M; driver=sim");
+    for (unsigned i = 0; i < 17; i++) {
+        buffers[i] = must_admit(64 * KIB, &options);
+        write_content(buffers[i], i);
+        ck_assert_int_eq(spw_buffer_seal(buffers[i]), SPW_OK);
+    }
+    ck_assert_uint_eq(edge_now(SPW_TIER_DEVICE, SPW_TIER_PINNED_HOST)->copies, 0);
+    ck_assert_uint_eq(stats.edges[SPW_TIER_DEVICE][SPW_TIER_HOST].copies, 1);
+    check_at(buffers[0], SPW_HOST, 0);
+    release_all(buffers, 17);
+    close_manager();
+
+    open_manager("device=1M; pinned=8M; driver=sim"); /* nowhere to go: no admission, but an allocation may */
+    for (unsigned i = 0; i < 16; i++)
+        buffers[i] = must_make(SPW_DEVICE, 64 * KIB, i);
+    options.wait.timeout_ms = 0;
+    ck_assert_int_eq(spw_admit(manager, 64 * KIB, &options, &none), SPW_ENOMEM);
+    ck_assert_uint_eq(edge_now(SPW_TIER_DEVICE, SPW_TIER_PINNED_HOST)->copies, 0);
+    buffers[16] = must_make(SPW_DEVICE, 64 * KIB, 16);
+    ck_assert_uint_eq(edge_now(SPW_TIER_DEVICE, SPW_TIER_PINNED_HOST)->copies, 1);
+    release_all(buffers, 17);
+    close_manager();
+}
+END_TEST
+
 START_TEST(admission_tries_device_then_pinned_host_then_host)
 {
     spw_buffer *buffers[7];
@@ -142,7 +173,7 @@ START_TEST(bad_requests_are_refused_and_give_no_buffer)
     alloc.wait.task = (spw_task *)(void *)&alloc;
     ck_assert_int_eq(spw_alloc(manager, SPW_HOST, 1, &alloc, &buffer), SPW_EINVAL);
     spw_alloc_options_init(&alloc);
-    alloc.struct_size *= 2;
+    alloc.struct_size--;
     ck_assert_int_eq(spw_alloc(manager, SPW_HOST, 1, &alloc, &buffer), SPW_EINVAL);
     close_manager();
 }
@@ -399,6 +430,7 @@ int main(void)
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, R1_over_budget_data_goes_straight_to_pinned_host);
     tcase_add_test(tests, R1_admission_with_all_memory_full_causes_no_device_to_pinned_copy);
+    tcase_add_test(tests, invariant_11_admission_that_may_only_use_the_device_pushes_nothing_into_pinned_host);
     tcase_add_test(tests, admission_tries_device_then_pinned_host_then_host);
     tcase_add_test(tests, bad_requests_are_refused_and_give_no_buffer);
     tcase_add_test(tests, nowait_neither_waits_nor_evicts);

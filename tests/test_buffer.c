@@ -2,6 +2,9 @@
  * manager's own creation and end, test_admit.c where buffers go, test_spill.c what moves them. */
 #include "tests/manager_fixture.h"
 
+#include "src/core/handle.h"
+#include "src/core/payload.h"
+
 static void setup(void)
 {
     make_folder();
@@ -335,6 +338,20 @@ START_TEST(buffer_write_keeps_within_the_buffer)
 }
 END_TEST
 
+START_TEST(a_buffer_has_as_many_pieces_as_it_needs_each_with_an_identity_of_its_own)
+{
+    open_manager("pinned=32K; host=260M"); /* pieces of 4 KiB */
+    spw_buffer *first = must_alloc(SPW_HOST, 65537 * 4 * KIB), *second = must_alloc(SPW_HOST, 4 * KIB);
+    ck_assert_uint_eq(first->payload->n_pieces, 65537);
+    ck_assert_uint_eq(first->payload->pieces[65536].index, 65536);
+    ck_assert_uint_eq(second->payload->identity, first->payload->identity + 65537);
+    const char end[] = "the end";
+    ck_assert_int_eq(spw_buffer_write(first, 65537 * 4 * KIB - sizeof end, end, sizeof end), SPW_OK);
+    must_release(first);
+    must_release(second);
+}
+END_TEST
+
 START_TEST(bad_arguments_of_a_map_are_refused)
 {
     spw_buffer *buffer = must_make(SPW_HOST, 1000, 17);
@@ -382,6 +399,7 @@ int main(void)
     tcase_add_test(tests, a_view_is_closed_once_and_only_on_its_buffer);
     tcase_add_test(tests, the_tag_is_copied_and_at_most_31_bytes);
     tcase_add_test(tests, buffer_write_keeps_within_the_buffer);
+    tcase_add_test(tests, a_buffer_has_as_many_pieces_as_it_needs_each_with_an_identity_of_its_own);
     tcase_add_test(tests, bad_arguments_of_a_map_are_refused);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

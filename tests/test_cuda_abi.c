@@ -1,5 +1,5 @@
-/* Proves at compile time that cuda_abi.h and driver.h say what CUDA's own headers say. Built only where those are found;
- * nothing here runs. */
+/* Proves at compile time that cuda_abi.h and driver.h say what CUDA's own headers say. Built only where those are
+ * found; nothing here runs. */
 #include <cuda.h>
 #include <cudaTypedefs.h>
 

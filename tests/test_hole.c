@@ -125,6 +125,64 @@ START_TEST(an_unmap_opens_the_hole_that_a_waiter_lacks)
 }
 END_TEST
 
+static void *ask_for_5_mib(void *out)
+{
+    ck_assert_int_eq(alloc_within(SPW_HOST, 5 * MIB, SPW_TIMEOUT_INFINITE, out), SPW_OK);
+    return NULL;
+}
+
+START_TEST(who_waits_for_a_hole_that_cannot_be_opened_holds_nobody_up)
+{
+    spw_buffer *gaps[6], *walls[9], *victims[3], *big = NULL, *other;
+    spw_view views[9];
+    open_manager("host=16M; staging=64K; disk=%s:32M; placement=address");
+    for (unsigned i = 0; i < 9; i++) {
+        if (i < 6)
+            gaps[i] = must_make(SPW_HOST, MIB, i);
+        else
+            victims[i - 6] = must_make(SPW_HOST, 2 * MIB, i);
+        walls[i] = must_make(SPW_HOST, SMALL, 10 + i);
+        ck_assert_int_eq(spw_map(walls[i], SPW_HOST, SPW_MAP_READ, NULL, &views[i]), SPW_OK);
+    }
+    spw_buffer *rest = must_alloc(SPW_HOST, 3996 * KIB);
+    for (unsigned i = 0; i < 6; i++)
+        must_release(gaps[i]);
+    const pthread_t thread = must_start(ask_for_5_mib, &big);
+    while (!spw__waitset_busy(&manager->waits, SPW__CHANNEL(SPW_TIER_HOST)))
+        (void)sched_yield();
+    ck_assert_int_eq(alloc_within(SPW_HOST, 2 * MIB, SPW_TIMEOUT_INFINITE, &other), SPW_OK);
+    ck_assert_uint_gt(tier_now(SPW_TIER_HOST)->holes, 0);
+    for (unsigned i = 0; i < 9; i++)
+        ck_assert_int_eq(spw_unmap(walls[i], &views[i], NULL), SPW_OK);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    must_release(rest);
+    must_release(big);
+    must_release(other);
+    for (unsigned i = 0; i < 9; i++) {
+        check_at(walls[i], SPW_HOST, 10 + i);
+        must_release(walls[i]);
+        if (i < 3) {
+            check_at(victims[i], SPW_HOST, 6 + i);
+            must_release(victims[i]);
+        }
+    }
+}
+END_TEST
+
+START_TEST(without_memory_for_the_list_of_a_window_room_is_made_by_spilling)
+{
+    spw_buffer *small[3], *big = NULL;
+    open_manager("host=10M; staging=64K; disk=%s:32M; placement=address");
+    fragment(small);
+    spw__fault_arm(SPW__FAULT_META_ALLOC, 1, 1, ENOMEM);
+    ck_assert_int_eq(alloc_within(SPW_HOST, 5 * MIB, SPW_TIMEOUT_INFINITE, &big), SPW_OK);
+    ck_assert_uint_eq(tier_now(SPW_TIER_HOST)->holes, 0);
+    ck_assert_uint_gt(stats.tiers[SPW_TIER_HOST].spill_bytes, 0);
+    must_release(big);
+    check_small(small);
+}
+END_TEST
+
 START_TEST(a_clean_piece_in_the_window_is_dropped_without_a_copy)
 {
     spw_buffer *small[3], *big;
@@ -190,6 +248,8 @@ int main(void)
     tcase_add_test(tests, a_hole_is_opened_on_the_device_by_copies_within_it);
     tcase_add_test(tests, what_is_mapped_or_unsealed_is_not_moved_and_the_error_is_fragmented);
     tcase_add_test(tests, an_unmap_opens_the_hole_that_a_waiter_lacks);
+    tcase_add_test(tests, who_waits_for_a_hole_that_cannot_be_opened_holds_nobody_up);
+    tcase_add_test(tests, without_memory_for_the_list_of_a_window_room_is_made_by_spilling);
     tcase_add_test(tests, a_clean_piece_in_the_window_is_dropped_without_a_copy);
     tcase_add_test(tests, many_small_pieces_make_way_for_one_large_request);
     tcase_add_test(tests, threads_0_opens_holes_too);

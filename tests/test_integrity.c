@@ -7,14 +7,16 @@
 #include "spill/integrity.h"
 #include "spill/integrity_simd.h"
 
+enum { SEGMENT_BYTES = 1 << 20 };
+
 static unsigned char *data; /* a segment and some room for odd alignments */
 
 static void setup(void)
 {
     uint64_t state = 1;
-    data = malloc(SPW__SEGMENT_BYTES + 64);
+    data = malloc(SEGMENT_BYTES + 64);
     ck_assert_ptr_nonnull(data);
-    for (size_t i = 0; i < SPW__SEGMENT_BYTES + 64; i++) {
+    for (size_t i = 0; i < SEGMENT_BYTES + 64; i++) {
         state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
         data[i] = (unsigned char)(state >> 56);
     }
@@ -37,8 +39,8 @@ static void expect_like_base(spw__xxh3_fn hash)
         for (size_t shift = 0; shift < 64; shift += 13)
             ck_assert_uint_eq(hash(data + shift, bytes, bytes * 31), spw__xxh3_base(data + shift, bytes, bytes * 31));
     for (size_t shift = 0; shift < 64; shift += 7)
-        ck_assert_uint_eq(hash(data + shift, SPW__SEGMENT_BYTES, shift),
-                          spw__xxh3_base(data + shift, SPW__SEGMENT_BYTES, shift));
+        ck_assert_uint_eq(hash(data + shift, SEGMENT_BYTES, shift),
+                          spw__xxh3_base(data + shift, SEGMENT_BYTES, shift));
 }
 
 START_TEST(every_instruction_set_gives_the_same_value)
@@ -62,7 +64,7 @@ END_TEST
 
 START_TEST(a_sum_is_bound_to_identity_index_length_and_every_bit)
 {
-    const size_t bytes = SPW__SEGMENT_BYTES;
+    const size_t bytes = SEGMENT_BYTES;
     const uint64_t sum = spw__integrity_segment(7, 3, data, bytes);
     ck_assert_uint_eq(spw__integrity_segment(7, 3, data, bytes), sum);
     ck_assert_uint_ne(spw__integrity_segment(8, 3, data, bytes), sum);

@@ -47,7 +47,7 @@ START_TEST(bad_options_are_refused_and_leave_no_manager)
     spw_options_init(&options);
     ck_assert_int_eq(options.default_timeout_ms, 60000);
     options.spec = "host=1M";
-    options.struct_size += 8;
+    options.struct_size -= 8;
     ck_assert_int_eq(spw_manager_create(&options, &made), SPW_EINVAL);
     ck_assert_ptr_null(made);
     spw_options_init(&options);
@@ -177,6 +177,19 @@ START_TEST(budgets_are_set_within_the_pools_of_places_that_exist)
 }
 END_TEST
 
+START_TEST(progress_returns_at_once_when_nothing_is_to_be_done)
+{
+    open_manager("host=1M; threads=0; disk=%s:4M; staging=64K");
+    ck_assert_int_eq(spw_progress(manager, UINT64_MAX), 0);
+    spw_buffer *buffer = must_make(SPW_HOST, 100 * KIB, 1);
+    push_out(SPW_HOST, 900 * KIB);
+    ck_assert_int_eq(spw_progress(manager, UINT64_MAX), 0);
+    check_at(buffer, SPW_HOST, 1);
+    must_release(buffer);
+    close_manager();
+}
+END_TEST
+
 START_TEST(destroy_with_live_buffers_lists_them_and_frees_nothing)
 {
     spw_buffer *named[2];
@@ -296,6 +309,7 @@ int main(void)
     tcase_add_test(tests, without_any_string_half_of_this_process_memory_is_host);
     tcase_add_test(tests, driver_auto_without_a_gpu_is_an_absence_that_is_logged);
     tcase_add_test(tests, budgets_are_set_within_the_pools_of_places_that_exist);
+    tcase_add_test(tests, progress_returns_at_once_when_nothing_is_to_be_done);
     tcase_add_test(tests, destroy_with_live_buffers_lists_them_and_frees_nothing);
     tcase_add_test(tests, many_live_buffers_are_counted_where_they_cannot_all_be_listed);
     tcase_add_test(tests, a_forced_destroy_takes_live_mapped_and_spilled_buffers_with_it);

@@ -285,6 +285,10 @@ START_TEST(a_budget_below_use_grants_nothing_until_use_is_below_it)
     ck_assert_uint_le(committed(SPW_TIER_HOST), STAGING + 500 * KIB);
     ck_assert_int_eq(alloc_within(SPW_HOST, 100 * KIB, 0, &none), SPW_ENOMEM);
     ck_assert_int_eq(alloc_within(SPW_HOST, 600 * KIB, 0, &none), SPW_ETOOBIG);
+    ck_assert_ptr_nonnull(strstr(spw_error_detail()->message, "spw_set_budget"));
+    ck_assert_uint_eq(spw_error_detail()->limit_bytes, STAGING + 500 * KIB);
+    ck_assert_int_eq(alloc_within(SPW_HOST, 2 * MIB, 0, &none), SPW_ETOOBIG);
+    ck_assert_ptr_null(strstr(spw_error_detail()->message, "spw_set_budget"));
 
     struct asking asking = {.bytes = 100 * KIB, .timeout_ms = SPW_TIMEOUT_INFINITE};
     const pthread_t thread = start_asking(&asking);
@@ -404,6 +408,69 @@ START_TEST(without_a_disk_tier_victims_go_down_until_memory_is_full)
 }
 END_TEST
 
+START_TEST(a_better_tier_grows_for_an_admission_though_others_wait_in_a_lower_one)
+{
+    open_manager("pinned=128M; host=1M");
+    spw_buffer *all = must_alloc(SPW_HOST, MIB);
+    struct asking below = {.place = SPW_HOST, .bytes = 512 * KIB, .timeout_ms = SPW_TIMEOUT_INFINITE};
+    struct asking admission = {.bytes = 40 * MIB, .timeout_ms = SPW_TIMEOUT_INFINITE};
+    const pthread_t thread = start_asking(&below);
+    (void)ask(&admission);
+    ck_assert_int_eq(admission.rc, SPW_OK);
+    ck_assert_uint_eq(spw_buffer_place(admission.buffer), SPW_PINNED_HOST);
+    must_release(all);
+    must_join(thread);
+    ck_assert_int_eq(below.rc, SPW_OK);
+    must_release(below.buffer);
+    must_release(admission.buffer);
+    close_manager();
+}
+END_TEST
+
+START_TEST(a_successful_call_leaves_the_error_detail_alone)
+{
+    spw_error_info before;
+    open_manager("pinned=64M; host=64M");
+    ck_assert_int_eq(spw_admit(manager, 1, NULL, NULL), SPW_EINVAL);
+    before = *spw_error_detail();
+    spw__fault_arm(SPW__FAULT_HOST_POPULATE, 1, 1, ENOMEM);
+    spw_buffer *buffer = NULL;
+    ck_assert_int_eq(spw_admit(manager, MIB, NULL, &buffer), SPW_OK);
+    ck_assert_int_gt(spw__fault_calls(SPW__FAULT_HOST_POPULATE), 1);
+    ck_assert_uint_eq(spw_buffer_place(buffer), SPW_HOST);
+    ck_assert_mem_eq(spw_error_detail(), &before, sizeof before);
+    spw__fault_disarm(SPW__FAULT_HOST_POPULATE);
+    must_release(buffer);
+    close_manager();
+}
+END_TEST
+
+START_TEST(a_failed_call_keeps_its_own_detail_whatever_is_done_for_others_after_it)
+{
+    spw_alloc_options options;
+    spw_buffer *buffer = NULL;
+    open_manager("host=64M");
+    spw_buffer *first = must_alloc(SPW_HOST, 20 * MIB);
+    spw__fault_arm(SPW__FAULT_HOST_POPULATE, 1, 0, ENOMEM);
+    struct asking asking = {.place = SPW_HOST, .bytes = 50 * MIB, .timeout_ms = SPW_TIMEOUT_INFINITE};
+    const pthread_t thread = start_asking(&asking);
+    spw_alloc_options_init(&options);
+    options.flags = SPW_NOWAIT;
+    spw__fault_arm(SPW__FAULT_META_ALLOC, 1, 1, ENOMEM);
+    const long calls = spw__fault_calls(SPW__FAULT_HOST_POPULATE);
+    ck_assert_int_eq(spw_alloc(manager, SPW_HOST, MIB, &options, &buffer), SPW_ENOMETA);
+    ck_assert_int_gt(spw__fault_calls(SPW__FAULT_HOST_POPULATE), calls);
+    ck_assert_int_eq(spw_error_detail()->code, SPW_ENOMETA);
+    ck_assert_ptr_nonnull(strstr(spw_error_detail()->message, "buffer of 1 pieces"));
+    spw__fault_disarm(SPW__FAULT_HOST_POPULATE);
+    must_release(first);
+    must_join(thread);
+    ck_assert_int_eq(asking.rc, SPW_OK);
+    must_release(asking.buffer);
+    close_manager();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("pressure");
@@ -420,6 +487,9 @@ int main(void)
     tcase_add_test(tests, a_budget_below_use_grants_nothing_until_use_is_below_it);
     tcase_add_test(tests, running_out_of_meta_is_enometa_at_once_and_leaves_every_counter);
     tcase_add_test(tests, every_metadata_failure_of_a_request_or_map_leaves_every_counter);
+    tcase_add_test(tests, a_better_tier_grows_for_an_admission_though_others_wait_in_a_lower_one);
+    tcase_add_test(tests, a_successful_call_leaves_the_error_detail_alone);
+    tcase_add_test(tests, a_failed_call_keeps_its_own_detail_whatever_is_done_for_others_after_it);
     tcase_add_test(tests, without_a_disk_tier_victims_go_down_until_memory_is_full);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

@@ -454,6 +454,60 @@ START_TEST(at_most_16_folders)
 }
 END_TEST
 
+static int take_fields(const spw_spec *fields)
+{
+    static spw_spec spec;
+    uint32_t named = 0;
+    spw_spec_init(&spec);
+    return spw__spec_fields(&spec, &named, fields);
+}
+
+START_TEST(fields_keep_the_bounds_of_the_text)
+{
+    static const struct {
+        size_t field;
+        int32_t good, bad, as_bad;
+    } numbers[] = {{offsetof(spw_spec, device_id), 255, 256, -1}, {offsetof(spw_spec, io_threads), 256, 257, -1},
+                   {offsetof(spw_spec, threads), 1, 2, -2},       {offsetof(spw_spec, verify), -1, 2, -2},
+                   {offsetof(spw_spec, numa_node), 1023, 1024, -2}, {offsetof(spw_spec, driver), 2, 3, -1},
+                   {offsetof(spw_spec, io), 2, 3, -1},            {offsetof(spw_spec, placement), 1, 2, -1}};
+    const uint64_t big = UINT64_C(8) << 30, limit = UINT64_C(2) << 30;
+    const spw_spec_pool pools[] = {{1023, 0}, {big, limit + 1}, {big, 1023}, {4096, 4097}, {UINT64_MAX, 0}};
+    static spw_spec fields;
+    for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        const int32_t values[] = {numbers[i].good, numbers[i].bad, numbers[i].as_bad};
+        for (unsigned v = 0; v < 3; v++) {
+            spw_spec_init_empty(&fields);
+            memcpy((char *)&fields + numbers[i].field, &values[v], sizeof values[v]);
+            ck_assert_msg(take_fields(&fields) == (v ? SPW_EINVAL : SPW_OK), "field %u, %d", i, values[v]);
+        }
+    }
+    for (unsigned i = 0; i < sizeof pools / sizeof *pools; i++) {
+        spw_spec_init_empty(&fields);
+        fields.n_pools[SPW_TIER_HOST] = 1;
+        fields.pools[SPW_TIER_HOST][0] = pools[i];
+        ck_assert_int_eq(take_fields(&fields), SPW_EINVAL);
+    }
+    fields.pools[SPW_TIER_HOST][0] = (spw_spec_pool){big, limit};
+    ck_assert_int_eq(take_fields(&fields), SPW_OK);
+    fields.staging_bytes = UINT64_MAX;
+    ck_assert_int_eq(take_fields(&fields), SPW_EINVAL);
+}
+END_TEST
+
+START_TEST(nothing_to_route_or_format_gives_nothing)
+{
+    static spw_spec spec;
+    uint32_t order[SPW_SPEC_POOLS_MAX];
+    char text[8] = "before";
+    spw_spec_init(&spec);
+    ck_assert_uint_eq(spw_spec_route(NULL, SPW_TIER_DEVICE, 1, order), 0);
+    ck_assert_uint_eq(spw_spec_route(&spec, SPW_TIER_DEVICE, 1, NULL), 0);
+    ck_assert_uint_eq(spw_spec_format(NULL, text, sizeof text), 0);
+    ck_assert_uint_eq(spw_spec_format(&spec, NULL, 100), strlen("device=10G"));
+}
+END_TEST
+
 START_TEST(no_spec_to_parse_into_is_EINVAL)
 {
     ck_assert_int_eq(spw_spec_parse("1024", NULL), SPW_EINVAL);
@@ -464,19 +518,15 @@ END_TEST
 
 START_TEST(sizes_are_digits_and_one_suffix)
 {
-    uint64_t size = 7;
-    ck_assert_int_eq(spw__spec_size("64M", 3, &size), SPW_OK);
-    ck_assert_uint_eq(size, 64 << 20);
-    ck_assert_int_eq(spw__spec_size("64M", 2, &size), SPW_OK);
-    ck_assert_uint_eq(size, 64);
-    ck_assert_int_eq(spw__spec_size("0", 1, &size), SPW_OK);
-    ck_assert_uint_eq(size, 0);
-    ck_assert_int_eq(spw__spec_size("3T", 2, &size), SPW_OK);
-    ck_assert_uint_eq(size, UINT64_C(3) << 40);
-    static const char *const bad[] = {"", "M", "1MM", "1 M", "-1", "1.5G", "18446744073709551615", "99999999T"};
+    spw_spec spec;
+    ck_assert_uint_eq(parsed("meta=64M").meta_bytes, 64 << 20);
+    ck_assert_uint_eq(parsed("meta=64").meta_bytes, 64);
+    ck_assert_uint_eq(parsed("meta=0").meta_bytes, 0);
+    ck_assert_uint_eq(parsed("meta=3T").meta_bytes, UINT64_C(3) << 40);
+    static const char *const bad[] = {"meta=", "meta=M", "meta=1MM", "meta=1 M", "meta=-1", "meta=1.5G",
+                                      "meta=18446744073709551615", "meta=99999999T"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        ck_assert_int_eq(spw__spec_size(bad[i], strlen(bad[i]), &size), SPW_ESPEC);
-    ck_assert_uint_eq(size, UINT64_C(3) << 40);
+        ck_assert_int_eq(spw_spec_parse(bad[i], &spec), SPW_ESPEC);
 }
 END_TEST
 
@@ -644,6 +694,8 @@ static void add_sections(TCase *tests)
                         sizeof malformed_sections / sizeof malformed_sections[0]);
     tcase_add_test(tests, a_folder_ends_at_the_last_colon_before_a_size);
     tcase_add_test(tests, at_most_16_folders);
+    tcase_add_test(tests, fields_keep_the_bounds_of_the_text);
+    tcase_add_test(tests, nothing_to_route_or_format_gives_nothing);
     tcase_add_test(tests, no_spec_to_parse_into_is_EINVAL);
     tcase_add_test(tests, sizes_are_digits_and_one_suffix);
     tcase_add_loop_test(tests, format_is_canonical_and_parses_back, 0, sizeof trips / sizeof trips[0]);

@@ -79,6 +79,48 @@ START_TEST(a_file_system_that_is_full_is_enospc_and_heals)
 }
 END_TEST
 
+START_TEST(a_full_disk_does_not_stop_what_still_fits_in_lower_memory)
+{
+    spw_buffer *small[14], *asked;
+    open_manager("device=1M; host=1M; staging=64K; piece=128K; disk=%s:16M; driver=sim");
+    spw_buffer *rest = must_alloc(SPW_HOST, 868 * KIB), *large = must_make(SPW_DEVICE, 128 * KIB, 99);
+    for (unsigned i = 0; i < 14; i++)
+        small[i] = must_make(SPW_DEVICE, 64 * KIB, i);
+    spw__fault_arm(SPW__FAULT_STORE_SPACE, 1, 0, ENOSPC);
+    ck_assert_int_eq(alloc_within(SPW_DEVICE, 64 * KIB, SPW_TIMEOUT_INFINITE, &asked), SPW_OK);
+    ck_assert_uint_ge((tier_now(SPW_TIER_HOST), stats.spill_failures), 1);
+    ck_assert_uint_eq(spw_buffer_place(large), SPW_DEVICE);
+    ck_assert_uint_eq(spw_buffer_place(small[0]), SPW_HOST);
+    fails_and_changes_nothing(SPW_DEVICE, 128 * KIB, SPW_ENOSPC);
+    spw__fault_disarm(SPW__FAULT_STORE_SPACE);
+    must_release(asked);
+    push_out(SPW_DEVICE, MIB); /* nothing is left out for ever */
+    check_at(large, SPW_DEVICE, 99);
+    for (unsigned i = 0; i < 14; i++) {
+        check_at(small[i], SPW_DEVICE, i);
+        must_release(small[i]);
+    }
+    must_release(large);
+    must_release(rest);
+    close_manager();
+}
+END_TEST
+
+START_TEST(metadata_that_a_spill_lacks_is_named_as_the_spills)
+{
+    spw_buffer *none;
+    open_manager(SMALL_HOST);
+    spw_buffer *buffer = must_make(SPW_HOST, MIB, 1);
+    spw__fault_arm(SPW__FAULT_META_ALLOC, 1, 0, ENOMEM);
+    ck_assert_int_eq(alloc_within(SPW_HOST, 512 * KIB, SPW_TIMEOUT_INFINITE, &none), SPW_ENOMETA);
+    spw__fault_disarm(SPW__FAULT_META_ALLOC);
+    ck_assert_msg(strstr(spw_error_detail()->message, "spill file") != NULL, "%s", spw_error_detail()->message);
+    check_at(buffer, SPW_HOST, 1);
+    must_release(buffer);
+    close_manager();
+}
+END_TEST
+
 START_TEST(a_failure_that_nobody_waited_for_is_not_held_against_the_next_request)
 {
     spw_buffer *none;
@@ -348,6 +390,8 @@ int main(void)
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_loop_test(tests, a_full_disk_is_enospc_with_the_source_intact_until_room_appears, 0, MODES);
     tcase_add_loop_test(tests, a_file_system_that_is_full_is_enospc_and_heals, 0, MODES);
+    tcase_add_test(tests, a_full_disk_does_not_stop_what_still_fits_in_lower_memory);
+    tcase_add_test(tests, metadata_that_a_spill_lacks_is_named_as_the_spills);
     tcase_add_test(tests, a_failure_that_nobody_waited_for_is_not_held_against_the_next_request);
     tcase_add_loop_test(tests, a_write_that_fails_in_one_folder_goes_to_the_next, 0, MODES);
     tcase_add_loop_test(tests, a_write_that_fails_in_every_folder_is_eio_with_the_data_intact, 0, MODES);

@@ -1,6 +1,5 @@
-/* The disk store: space, quota, growth, trust, and nothing left behind. */
+/* The disk store: space, quota, growth, and nothing left behind. Neighbour: test_store_folder.c. */
 #include <check.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -13,82 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "pool/base/error.h"
 #include "pool/base/fault.h"
 #include "spill/store.h"
-
-#define MIB (UINT64_C(1) << 20)
-#define BLOCK UINT64_C(4096)
-
-static char root[256]; /* a fresh folder on a disk */
-static struct spw__meta meta;
-static struct spw__gate gate;
-static struct spw__store *store;
-static unsigned log_lines;
-static char last_line[512];
-
-static void keep_line(void *arg, int level, const char *line)
-{
-    (void)arg;
-    (void)level;
-    log_lines++;
-    (void)snprintf(last_line, sizeof last_line, "%s", line);
-}
-
-static const struct spw__log line_log = {.fn = keep_line};
-
-static void setup(void)
-{
-    const char *folder = getenv("TMPDIR");
-    (void)snprintf(root, sizeof root, "%.200s/spillway-store-XXXXXX", folder ? folder : "/var/tmp");
-    ck_assert_ptr_nonnull(mkdtemp(root));
-    spw__meta_init(&meta, 16 * MIB);
-    spw__gate_init(&gate, 1024 * MIB * MIB);
-}
-
-static unsigned count_entries(const char *path)
-{
-    unsigned n = 0;
-    DIR *dir = opendir(path);
-    ck_assert_ptr_nonnull(dir);
-    for (const struct dirent *entry; (entry = readdir(dir)) != NULL;)
-        n += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
-    (void)closedir(dir);
-    return n;
-}
-
-/* What every test ends with: no file, no byte of metadata. */
-static void teardown(void)
-{
-    spw__store_destroy(store);
-    ck_assert_uint_eq(atomic_load(&meta.gate.committed), 0);
-    ck_assert_uint_eq(count_entries(root), 0);
-    ck_assert_int_eq(rmdir(root), 0);
-}
-
-static spw_spec_folder folder_of(const char *path, uint64_t quota_bytes)
-{
-    return (spw_spec_folder){path, strlen(path), quota_bytes};
-}
-
-static int create_in(const char *path, uint64_t quota_bytes)
-{
-    const spw_spec_folder folder = folder_of(path, quota_bytes);
-    return spw__store_create(&folder, 1, &gate, &meta, &line_log, &store);
-}
-
-static void open_store(uint64_t quota_bytes)
-{
-    ck_assert_int_eq(create_in(root, quota_bytes), SPW_OK);
-}
-
-static struct spw__extent take(uint64_t bytes)
-{
-    struct spw__extent extent = {0};
-    ck_assert_int_eq(spw__store_alloc(store, bytes, 0, &extent), SPW_OK);
-    ck_assert_uint_ge(extent.bytes, bytes);
-    return extent;
-}
+#include "tests/store_fixture.h"
 
 static void expect_no_space(uint64_t bytes)
 {
@@ -210,19 +136,6 @@ START_TEST(growth_stops_at_the_quota)
 }
 END_TEST
 
-START_TEST(a_folder_named_twice_by_whatever_name_is_refused)
-{
-    char once[300], again[310];
-    (void)snprintf(once, sizeof once, "%s/once", root);
-    (void)snprintf(again, sizeof again, "%s/../once", once);
-    const spw_spec_folder folders[] = {folder_of(once, MIB), folder_of(again, MIB)};
-    ck_assert_int_eq(spw__store_create(folders, 2, &gate, &meta, &line_log, &store), SPW_EINVAL);
-    ck_assert_ptr_nonnull(strstr(spw_error_detail()->message, again));
-    ck_assert_ptr_null(store);
-    ck_assert_int_eq(access(once, F_OK), -1); /* it was created for this, and is gone again */
-}
-END_TEST
-
 START_TEST(the_folder_with_most_room_is_taken_unless_left_out)
 {
     char paths[3][300];
@@ -233,7 +146,6 @@ START_TEST(the_folder_with_most_room_is_taken_unless_left_out)
         folders[i] = folder_of(paths[i], (i + 1) * 4 * MIB);
     }
     ck_assert_int_eq(spw__store_create(folders, 3, &gate, &meta, &line_log, &store), SPW_OK);
-    ck_assert_uint_eq(spw__store_folders(store), 3);
     ck_assert_uint_eq(spw__store_quota(store), 24 * MIB);
     ck_assert_str_eq(spw__store_path(store, 1), paths[1]);
     ck_assert_uint_eq(take(MIB).folder, 2);
@@ -352,149 +264,6 @@ START_TEST(create_fails_cleanly_at_every_metadata_allocation)
 }
 END_TEST
 
-START_TEST(the_file_has_no_name_and_only_its_owner_may_open_it)
-{
-    struct stat status;
-    open_store(MIB);
-    ck_assert_uint_eq(count_entries(root), 0);
-    ck_assert_int_eq(fstat(spw__store_fd(store, 0), &status), 0);
-    ck_assert_uint_eq(status.st_nlink, 0);
-    ck_assert_uint_eq(status.st_mode & 07777, 0600);
-    ck_assert_int_eq(fcntl(spw__store_fd(store, 0), F_GETFD), FD_CLOEXEC);
-    ck_assert_int_eq((fcntl(spw__store_fd(store, 0), F_GETFL) & O_DIRECT) != 0, spw__store_is_direct(store));
-}
-END_TEST
-
-START_TEST(without_O_TMPFILE_a_named_file_is_unlinked_at_once)
-{
-    struct stat status;
-    spw__fault_arm(SPW__FAULT_STORE_OPEN, 1, 1, EOPNOTSUPP);
-    open_store(MIB);
-    ck_assert_int_eq(spw__fault_calls(SPW__FAULT_STORE_OPEN), 3);
-    ck_assert_uint_eq(count_entries(root), 0);
-    ck_assert_int_eq(fstat(spw__store_fd(store, 0), &status), 0);
-    ck_assert_uint_eq(status.st_nlink, 0);
-    ck_assert_uint_eq(status.st_mode & 07777, 0600);
-    (void)take(MIB);
-}
-END_TEST
-
-START_TEST(a_refused_O_DIRECT_is_logged_and_done_without)
-{
-    spw__fault_arm(SPW__FAULT_STORE_OPEN, 2, 1, EINVAL);
-    open_store(MIB);
-    ck_assert(!spw__store_is_direct(store));
-    ck_assert_int_eq(fcntl(spw__store_fd(store, 0), F_GETFL) & O_DIRECT, 0);
-    ck_assert_uint_eq(log_lines, 1);
-    ck_assert_ptr_nonnull(strstr(last_line, "O_DIRECT"));
-    (void)take(MIB);
-}
-END_TEST
-
-START_TEST(fault_STORE_OPEN_is_EIO_and_removes_the_folder_that_was_made)
-{
-    char paths[2][300];
-    spw_spec_folder folders[2];
-    for (unsigned i = 0; i < 2; i++) {
-        (void)snprintf(paths[i], sizeof paths[i], "%s/%u", root, i);
-        folders[i] = folder_of(paths[i], MIB);
-    }
-    spw__fault_arm(SPW__FAULT_STORE_OPEN, 3, 1, EMFILE); /* two calls open the first folder's file */
-    ck_assert_int_eq(spw__store_create(folders, 2, &gate, &meta, &line_log, &store), SPW_EIO);
-    ck_assert_ptr_null(store);
-    ck_assert_int_eq(spw_error_detail()->os_errno, EMFILE);
-    ck_assert_ptr_nonnull(strstr(spw_error_detail()->message, paths[1]));
-    ck_assert_uint_eq(count_entries(root), 0);
-}
-END_TEST
-
-START_TEST(a_missing_folder_is_made_private_and_goes_with_the_store)
-{
-    char path[300];
-    struct stat status;
-    (void)snprintf(path, sizeof path, "%s/new", root);
-    ck_assert_int_eq(create_in(path, MIB), SPW_OK);
-    ck_assert_int_eq(stat(path, &status), 0);
-    ck_assert_uint_eq(status.st_mode & 07777, 0700);
-    spw__store_destroy(store);
-    ck_assert_uint_eq(count_entries(root), 0);
-
-    /* Somebody's file in it keeps it; and a folder that was there before stays. */
-    char file[320];
-    (void)snprintf(file, sizeof file, "%s/file", path);
-    ck_assert_int_eq(create_in(path, MIB), SPW_OK);
-    const int fd = open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-    ck_assert_int_ge(fd, 0);
-    (void)close(fd);
-    spw__store_destroy(store);
-    ck_assert_int_eq(unlink(file), 0);
-    ck_assert_int_eq(create_in(path, MIB), SPW_OK);
-    spw__store_destroy(store);
-    store = NULL;
-    ck_assert_int_eq(rmdir(path), 0);
-}
-END_TEST
-
-static void expect_refused(const char *path, int code)
-{
-    ck_assert_int_eq(create_in(path, MIB), code);
-    ck_assert_ptr_null(store);
-    ck_assert_ptr_nonnull(strstr(spw_error_detail()->message, path));
-    ck_assert_uint_eq(atomic_load(&meta.gate.committed), 0);
-}
-
-START_TEST(folders_that_cannot_be_used_are_refused_by_name)
-{
-    char path[300];
-    (void)snprintf(path, sizeof path, "%s/missing/new", root);
-    expect_refused(path, SPW_EIO);
-    (void)snprintf(path, sizeof path, "%s/file", root);
-    const int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-    ck_assert_int_ge(fd, 0);
-    (void)close(fd);
-    expect_refused(path, SPW_EINVAL);
-    (void)unlink(path);
-    ck_assert_int_eq(spw__store_create(NULL, 0, &gate, &meta, &line_log, &store), SPW_EINVAL);
-}
-END_TEST
-
-START_TEST(folders_that_others_can_write_to_are_refused_unless_sticky)
-{
-    static const mode_t refused[] = {0770, 0702, 0777};
-    for (unsigned i = 0; i < 3; i++) {
-        ck_assert_int_eq(chmod(root, refused[i]), 0);
-        expect_refused(root, SPW_EINVAL);
-        ck_assert_int_eq(chmod(root, refused[i] | S_ISVTX), 0);
-        open_store(MIB);
-        spw__store_destroy(store);
-        store = NULL;
-    }
-    ck_assert_int_eq(chmod(root, 0700), 0);
-    if (geteuid() != 0) {
-        (void)fprintf(stderr, "skipped without root: another user's folder\n");
-        return;
-    }
-    ck_assert_int_eq(chown(root, 12345, 12345), 0);
-    expect_refused(root, SPW_EINVAL);
-    ck_assert_ptr_nonnull(strstr(spw_error_detail()->message, "12345"));
-}
-END_TEST
-
-START_TEST(two_stores_share_a_folder)
-{
-    char path[300];
-    struct spw__store *first;
-    (void)snprintf(path, sizeof path, "%s/new", root);
-    ck_assert_int_eq(create_in(path, 8 * MIB), SPW_OK);
-    first = store;
-    ck_assert_int_eq(create_in(path, 8 * MIB), SPW_OK);
-    ck_assert_uint_eq(take(8 * MIB).offset, 0);
-    spw__store_destroy(store);
-    store = first;
-    ck_assert_uint_eq(take(8 * MIB).offset, 0);
-}
-END_TEST
-
 /* A file system of bytes that goes with this process; false where that is not allowed. */
 static bool mount_small(const char *path, const char *options)
 {
@@ -599,7 +368,6 @@ int main(void)
     tcase_add_test(tests, quota_zero_is_what_the_file_system_has_free);
     tcase_add_test(tests, growth_claims_little_at_first_and_doubles);
     tcase_add_test(tests, growth_stops_at_the_quota);
-    tcase_add_test(tests, a_folder_named_twice_by_whatever_name_is_refused);
     tcase_add_test(tests, the_folder_with_most_room_is_taken_unless_left_out);
     tcase_add_test(tests, fault_STORE_SPACE_on_a_large_step_falls_back_to_the_smallest);
     tcase_add_test(tests, fault_STORE_SPACE_leaves_the_file_as_it_was_and_later_room_is_used);
@@ -608,14 +376,6 @@ int main(void)
     tcase_add_test(tests, without_fallocate_the_file_grows_all_the_same);
     tcase_add_test(tests, alloc_without_metadata_memory_is_ENOMETA_and_leaves_no_block);
     tcase_add_test(tests, create_fails_cleanly_at_every_metadata_allocation);
-    tcase_add_test(tests, the_file_has_no_name_and_only_its_owner_may_open_it);
-    tcase_add_test(tests, without_O_TMPFILE_a_named_file_is_unlinked_at_once);
-    tcase_add_test(tests, a_refused_O_DIRECT_is_logged_and_done_without);
-    tcase_add_test(tests, fault_STORE_OPEN_is_EIO_and_removes_the_folder_that_was_made);
-    tcase_add_test(tests, a_missing_folder_is_made_private_and_goes_with_the_store);
-    tcase_add_test(tests, folders_that_cannot_be_used_are_refused_by_name);
-    tcase_add_test(tests, folders_that_others_can_write_to_are_refused_unless_sticky);
-    tcase_add_test(tests, two_stores_share_a_folder);
     tcase_add_test(tests, a_full_file_system_is_left_as_full_as_it_was_and_later_room_is_used);
     tcase_add_test(tests, threads_never_get_the_same_space);
     suite_add_tcase(suite, tests);

@@ -19,13 +19,43 @@ START_TEST(a_pool_grows_when_nothing_fits_and_counts_as_free_before)
     ck_assert_int_eq(spw__tier_try(&tier, &root, 8 * MIB, &block), SPW_OK); /* old memory before new */
     ck_assert_uint_eq(block.address, tier.pools[0].base);
     ck_assert_uint_eq(tier.pools[0].grown, 32 * MIB);
-    spw__tier_grow_for(&tier, 40 * MIB);
+    ck_assert(spw__tier_grow_for(&tier, 40 * MIB));
     ck_assert_uint_eq(tier.pools[0].grown, 96 * MIB);
     give(block);
     ck_assert_int_eq(spw__tier_try(&tier, &root, 64 * MIB, &block), SPW_OK);
     ck_assert_uint_eq(spw__pool_free(&tier.pools[0]), 8 * MIB);
     give(block);
     give(second);
+}
+END_TEST
+
+START_TEST(no_pool_grows_for_what_fits_below_the_last_allocation)
+{
+    const spw_spec_pool pools[] = {{96 * MIB, 0}, {96 * MIB, 0}};
+    open_host(pools, 2);
+    const struct spw__block first = take(8 * MIB), second = take(24 * MIB);
+    give(first);
+    ck_assert(spw__tier_grow_for(&tier, 8 * MIB));
+    ck_assert_uint_eq(tier.pools[0].grown, 32 * MIB);
+    ck_assert(spw__tier_grow_for(&tier, 9 * MIB));
+    ck_assert_uint_eq(tier.pools[0].grown, 96 * MIB);
+    ck_assert_uint_eq(tier.pools[1].grown, 0);
+    ck_assert(!spw__tier_grow_for(&tier, 97 * MIB));
+    give(second);
+}
+END_TEST
+
+START_TEST(alone_a_request_lets_a_pool_grow_but_waits_for_no_other_that_does)
+{
+    const spw_spec_pool pools[] = {{96 * MIB, 0}};
+    struct spw__block block;
+    open_host(pools, 1);
+    tier.pools[0].growing = true; /* as while another thread is at it */
+    ck_assert_int_eq(spw__tier_alloc_aligned(&tier, &root, MIB, 0, SPW__GROW_ALONE, &block), SPW_ENOMEM);
+    ck_assert_uint_eq(committed(), 0);
+    tier.pools[0].growing = false;
+    ck_assert_int_eq(spw__tier_alloc_aligned(&tier, &root, MIB, 0, SPW__GROW_ALONE, &block), SPW_OK);
+    give(block);
 }
 END_TEST
 
@@ -196,6 +226,8 @@ int main(void)
     TCase *tcase = tcase_create("host");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, a_pool_grows_when_nothing_fits_and_counts_as_free_before);
+    tcase_add_test(tcase, no_pool_grows_for_what_fits_below_the_last_allocation);
+    tcase_add_test(tcase, alone_a_request_lets_a_pool_grow_but_waits_for_no_other_that_does);
     tcase_add_test(tcase, memory_not_grown_yet_tells_fragmented_from_not_enough);
     tcase_add_test(tcase, threads_that_find_no_hole_wait_for_the_one_that_grows);
     tcase_add_test(tcase, fault_HOST_POPULATE_is_ENOMEM_and_the_pool_as_it_was);

@@ -1,4 +1,5 @@
-/* The phases of the join. Neighbours: load.c, partition.c and pair.c do the work of one each; sizing.c made the plan. */
+/* The phases of the join. Neighbours: load.c, partition.c and pair.c do the work of one each;
+ * sizing.c made the plan. */
 #include "join.h"
 
 #include <stdlib.h>
@@ -92,7 +93,8 @@ static int partition_job(void *arg, unsigned worker, struct eng_error *error)
 
 static uint64_t pair_rows(const struct join *join, uint32_t partition)
 {
-    return atomic_load(&join->bins[ENG_PARTSUPP][partition].rows) + atomic_load(&join->bins[ENG_LINEITEM][partition].rows);
+    return atomic_load(&join->bins[ENG_PARTSUPP][partition].rows) +
+           atomic_load(&join->bins[ENG_LINEITEM][partition].rows);
 }
 
 static int join_job(void *arg, unsigned worker, struct eng_error *error)

@@ -121,7 +121,8 @@ static int discover(const char *folder, uint32_t *n_shards, struct eng_error *er
     struct listing l = {NULL, 0, 0, "", 0};
     int result = list_folder(&l, folder, error);
     if (result == 0 && l.n_stray > 0)
-        result = eng_fail(error, ENG_FAILED, "'%s' holds %u name%s other than shard_0000.npy, shard_0001.npy, ...: %s%s",
+        result = eng_fail(error, ENG_FAILED,
+                          "'%s' holds %u name%s other than shard_0000.npy, shard_0001.npy, ...: %s%s",
                           folder, l.n_stray, l.n_stray == 1 ? "" : "s", l.stray, l.n_stray > NAMED_MAX ? ", ..." : "");
     else if (result == 0 && l.count == 0)
         result = eng_fail(error, ENG_FAILED, "'%s' holds no shards: shard_0000.npy is missing", folder);

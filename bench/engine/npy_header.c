@@ -143,7 +143,8 @@ size_t npy_format_header(char out[NPY_HEADER_MAX], unsigned width, int64_t rows)
     static const char magic[8] = {(char)0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0};
     memset(out, ' ', NPY_HEADER_MAX);
     memcpy(out, magic, sizeof magic);
-    int n = snprintf(out + 10, NPY_HEADER_MAX - 10, "{'descr': '<i%u', 'fortran_order': False, 'shape': (%" PRId64 ",), }",
+    int n = snprintf(out + 10, NPY_HEADER_MAX - 10,
+                     "{'descr': '<i%u', 'fortran_order': False, 'shape': (%" PRId64 ",), }",
                      width, rows);
     size_t length = (10 + (size_t)n + 1 + 63) / 64 * 64;
     out[10 + n] = ' ';

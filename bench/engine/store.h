@@ -1,4 +1,5 @@
-/* The engine's view of the library: the few calls that it makes on buffers, with its errors and its habits in one place.
+/* The engine's view of the library: the few calls that it makes on buffers, with its errors and its habits in one
+ * place.
  *
  * Threads: a store is read-only once set up; its calls may be made from any thread.
  */

@@ -1,14 +1,17 @@
 /* Buffers: payloads that live in whichever tier has room, and the maps through which their bytes are reached.
  *
- * A buffer begins unsealed: it belongs to its producer, can be written, cannot be retained, and is never pushed out. Seal
- * makes its content immutable and the buffer a candidate for spilling whenever it is not mapped. Mapping brings the bytes
- * to a place and holds them there; unmap lets go.
+ * A buffer begins unsealed: it belongs to its producer, can be written, cannot be retained, and is never pushed out.
+ * Seal makes its content immutable and the buffer a candidate for spilling whenever it is not mapped. Mapping brings
+ * the bytes to a place and holds them there; unmap lets go.
  *
  *     admit or alloc --> unsealed --seal--> sealed --release of the last reference--> gone
  *                        (map READ|WRITE)   (map READ)
  *
  * Threads: every call may be made from any thread at any time, except that one view must not be used by two threads at
  * once. Ownership: admit and alloc give the caller one reference; retain adds one; release gives one back.
+ *
+ * Besides the errors that a call names, each that takes a buffer gives SPW_EBADHANDLE for NULL, for a handle that was
+ * released or is none, and SPW_EFORK in a forked child.
  */
 #ifndef SPILLWAY_BUFFER_H
 #define SPILLWAY_BUFFER_H
@@ -27,7 +30,9 @@ SPW_BEGIN_DECLS
 typedef struct spw_buffer spw_buffer;
 typedef struct spw_stream spw_stream; /* opaque: a CUstream, or a stream of the simulated device */
 
-#define SPW_NOWAIT 0x1u /* neither evict nor wait: SPW_EAGAIN instead. For progress threads */
+/* Neither evict nor wait for others: SPW_EAGAIN instead. For progress threads. Free memory that was never used may
+ * first have to come from the system, which takes its time. */
+#define SPW_NOWAIT 0x1u
 
 /* Options of spw_admit. */
 typedef struct spw_admit_options {
@@ -48,21 +53,34 @@ typedef struct spw_alloc_options {
     spw_wait_options wait;
 } spw_alloc_options;
 
-SPW_API void spw_admit_options_init(spw_admit_options *options);
-SPW_API void spw_alloc_options_init(spw_alloc_options *options);
+/* Set every field to its default, as spw_options_init(_sized) does. Never block; any thread. Since 0.1. */
+SPW_API void spw_admit_options_init_sized(spw_admit_options *options, size_t size);
+SPW_API void spw_alloc_options_init_sized(spw_alloc_options *options, size_t size);
 
-/* Takes in a buffer of bytes (content undefined, contiguous) in the first of device, pinned_host and host that has room,
- * pushing nobody out. Only when all of them are full it waits, while the coldest sealed buffers of the lowest go to
- * disk. Never causes a copy from device to pinned_host (origin: RapidsMPF's "a spill that never needs to spill").
- * options NULL means the defaults. bytes may be 0.
- * Errors: SPW_ENOMEM (deadline), SPW_EAGAIN (NOWAIT), SPW_ETOOBIG (no pool can ever hold it), SPW_ENOMETA,
- * SPW_ECANCELED, SPW_ENOSPC or SPW_EIO (nothing can be pushed to disk). On error *out is NULL. Since 0.1. */
+static inline void spw_admit_options_init(spw_admit_options *options)
+{
+    spw_admit_options_init_sized(options, sizeof *options);
+}
+
+static inline void spw_alloc_options_init(spw_alloc_options *options)
+{
+    spw_alloc_options_init_sized(options, sizeof *options);
+}
+
+/* Takes in a buffer of bytes (content undefined, contiguous) in the first of device, pinned_host and host that has
+ * room, pushing nobody out. Only when all of them are full it waits, while the coldest sealed buffers of the lowest go
+ * to disk. Never causes a copy from device to pinned_host (origin: RapidsMPF's "a spill that never needs to spill").
+ * options NULL means the defaults; they are read during the call only. bytes may be 0.
+ * Blocks until there is room or the deadline, unless NOWAIT or a timeout of 0 says otherwise.
+ * Errors: SPW_EINVAL (NULL, options, a place that does not exist), SPW_ENOMEM (no room before the deadline), SPW_EFRAG
+ * (at the deadline enough was free, but in no hole that fits), SPW_EAGAIN (NOWAIT), SPW_ETOOBIG (no pool can ever hold
+ * it), SPW_ENOMETA, SPW_ECANCELED, SPW_ESHUTDOWN (a forced destroy), SPW_ENOSPC, SPW_EIO or SPW_EDEVICE (what would
+ * have made room cannot be pushed out), SPW_EFORK. On error *out is NULL. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_admit(spw_manager *manager, size_t bytes, const spw_admit_options *options,
                                      spw_buffer **out);
 
 /* Allocates a buffer in a memory place and nowhere else, evicting colder buffers of that place as needed and waiting
- * until the deadline. Errors as spw_admit, and SPW_EINVAL when the place does not exist, SPW_EFRAG when enough bytes are
- * free but pinned memory leaves no hole. Since 0.1. */
+ * until the deadline. Errors as spw_admit. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_alloc(spw_manager *manager, spw_place place, size_t bytes,
                                      const spw_alloc_options *options, spw_buffer **out);
 
@@ -75,31 +93,36 @@ SPW_API SPW_MUST_CHECK int spw_buffer_retain(spw_buffer *buffer);
 
 /* Gives a reference back; the last one frees the payload in every tier once its last use on a stream has completed.
  * SPW_EMAPPED, and nothing happens, when it is the last and a view is still open. SPW_EBADHANDLE for a handle that was
- * freed already. NULL is a no-op. Does not block. Since 0.1. */
+ * freed already. NULL is a no-op. Does not block. The result may be ignored, as that of free: there is nothing to undo,
+ * both errors are mistakes of the program's and leave everything as it was. Since 0.1. */
 SPW_API int spw_buffer_release(spw_buffer *buffer);
 
-/* Makes *buffer one that the caller may write: nothing happens when it is unsealed; when the caller's reference is the only
- * one, it is unsealed where it is (place says where to bring it if it is on disk) and its copies below are dropped
- * (SPW_EMAPPED while it is mapped); otherwise a copy is allocated in the tier where the bytes lie, under its budget, the caller's reference
- * to the shared one is given back, and *buffer is the copy, with its head and tag. Blocks as spw_map and spw_alloc do;
- * their errors; on error *buffer is as before. options NULL means the defaults. (Origin: data shared between DataFlow's
- * nodes is immutable; copy before changing.) Since 0.1. */
+/* Makes *buffer one that the caller may write: nothing happens when it is unsealed; when the caller's reference is the
+ * only one, it is unsealed where it is (place says where to bring it if it is on disk) and its copies below are dropped
+ * (SPW_EMAPPED while it is mapped); otherwise a copy is allocated in the tier where the bytes lie, under its budget,
+ * the caller's reference to the shared one is given back, and *buffer is the copy, with its head and tag. Blocks as
+ * spw_map and spw_alloc do, and while the bytes are copied; their errors; on error *buffer is as before. options NULL
+ * means the defaults. (Origin: data shared between DataFlow's nodes is immutable; copy before changing.) Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_buffer_make_writable(spw_buffer **buffer, spw_place place,
                                                     const spw_alloc_options *options);
 
-/* Size in bytes, as asked for. Since 0.1. */
+/* Size in bytes, as asked for; 0, with the thread's detail, when buffer is no live handle.
+ * Does not block. Since 0.1. */
 SPW_API size_t spw_buffer_size(const spw_buffer *buffer);
 
 /* Where the bytes lie at this moment: the lowest place among its pieces (SPW_DISK when any piece is on disk only).
- * Another thread may change it at once unless the caller holds a map. Since 0.1. */
+ * Another thread may change it at once unless the caller holds a map. SPW_PLACE_NONE for an empty buffer, whose bytes
+ * lie nowhere, and, with the thread's detail, when it is no live handle. Does not block. Since 0.1. */
 SPW_API spw_place spw_buffer_place(const spw_buffer *buffer);
 
-/* Its tag, never NULL, valid as long as the buffer. Since 0.1. */
+/* Its tag, never NULL, valid as long as the buffer; "" when it is no live handle. Does not block. Since 0.1. */
 SPW_API const char *spw_buffer_tag(const spw_buffer *buffer);
 
 /* Copies bytes from src (CPU memory) into an unsealed buffer at offset, wherever it lies, device included; the way to
- * fill an admitted buffer whose place the CPU cannot address. Blocks until the copy is done. SPW_ESEALED when sealed,
- * SPW_EINVAL when offset + bytes is beyond its size, SPW_EDEVICE. Since 0.1. */
+ * fill an admitted buffer whose place the CPU cannot address. Blocks until the copy is done, and before that, for at
+ * most the manager's default timeout, for what streams still do with it. SPW_ESEALED when sealed, SPW_EINVAL when
+ * offset + bytes is beyond its size, SPW_EDEVICE, SPW_ENOMETA; SPW_EMAPPED, SPW_ETIMEDOUT and SPW_ESHUTDOWN as spw_map.
+ * Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_buffer_write(spw_buffer *buffer, size_t offset, const void *src, size_t bytes);
 
 /* Map flags. */
@@ -114,11 +137,17 @@ SPW_API SPW_MUST_CHECK int spw_buffer_write(spw_buffer *buffer, size_t offset, c
 /* Options of spw_map. */
 typedef struct spw_map_options {
     size_t struct_size;
-    spw_stream *stream; /* use in stream order on the device; NULL: the data is there when the call returns */
+    spw_stream *stream; /* whose work will use the view, see spw_map; NULL: the caller, or work not yet ordered */
     spw_wait_options wait;
 } spw_map_options;
 
-SPW_API void spw_map_options_init(spw_map_options *options);
+/* Sets every field to its default, as spw_options_init(_sized) does. Never blocks; any thread. Since 0.1. */
+SPW_API void spw_map_options_init_sized(spw_map_options *options, size_t size);
+
+static inline void spw_map_options_init(spw_map_options *options)
+{
+    spw_map_options_init_sized(options, sizeof *options);
+}
 
 /* An open map. data is a device address when place is a device: the CPU must not touch it. */
 typedef struct spw_view {
@@ -132,14 +161,25 @@ typedef struct spw_view {
 /* Makes the whole payload addressable at place, contiguous, and holds it there until spw_unmap. If the bytes lie
  * elsewhere they are moved (reserving room may evict colder buffers and wait); bytes read back from disk are checked
  * against what was written. Several maps of one buffer may be open, all at one place.
- * Errors: SPW_EWRONGTIER (NOMOVE), SPW_EMAPPED (mapped elsewhere at this moment), SPW_ESEALED (WRITE), SPW_EINVAL (no
- * READ or WRITE; a place that does not exist), SPW_ECORRUPT (this buffer is lost, others are not), SPW_EIO, and those of
- * spw_alloc. On error nothing is mapped and the bytes are where they were. Since 0.1. */
+ * Blocks until the bytes are there: also with a stream, in this version, the copies that the call makes are complete
+ * when it returns. What a stream changes is the order with earlier uses, those that were given to spw_unmap: with one,
+ * what it is given from now on runs after them on the device, and the call does not wait for them; without one they
+ * have completed when it returns.
+ * Errors: SPW_EINVAL (NULL, flags, options, a place that does not exist), SPW_EWRONGTIER (NOMOVE), SPW_EMAPPED (mapped
+ * elsewhere at this moment), SPW_ESEALED (WRITE), SPW_EAGAIN (NOWAIT), SPW_ETIMEDOUT (there is room, but a move or an
+ * earlier use of the buffer did not end before the deadline), SPW_ECORRUPT (this buffer is lost, others are not),
+ * SPW_EIO or SPW_EDEVICE (the copy failed), and those of spw_alloc, of which SPW_ENOMEM and SPW_EFRAG mean that there
+ * was no room before the deadline. On error nothing is mapped and the bytes are where they were; after SPW_ETIMEDOUT
+ * and SPW_ECANCELED a move under way may still end, and the bytes then lie at place. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_map(spw_buffer *buffer, spw_place place, uint32_t flags, const spw_map_options *options,
                                    spw_view *view);
 
-/* Closes a view. With a stream (device views) the next move waits for what the stream has been given so far; the call
- * itself does not block. SPW_EBADHANDLE when the view is not open on this buffer. Since 0.1. */
+/* Closes a view, and empties it. stream: whose work uses the view last (on any place); the next use and the next move
+ * wait for what it has been given so far, and the call does not block, but for one case: when there is no memory or no
+ * event to remember the stream by, it waits for it. NULL: nothing pending uses the view.
+ * SPW_EBADHANDLE when the view is not open on this buffer: closed already, or never; SPW_EDEVICE when that waiting
+ * fails, the view being closed all the same. The result may be ignored: the view is closed whenever it was open. Since
+ * 0.1. */
 SPW_API int spw_unmap(spw_buffer *buffer, spw_view *view, spw_stream *stream);
 
 SPW_END_DECLS

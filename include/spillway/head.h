@@ -1,8 +1,8 @@
 /* Heads: 1024 bytes of metadata that stay in host memory beside a buffer, wherever its payload lies.
  *
- * A head describes a message (origin: the Mbuf head of Ascend DataFlow): type, shape, return code, route label, times and
- * a user area. It survives spill and return byte for byte and is readable without bringing the payload back. Its memory
- * comes from the meta budget and exists only once it is set; it does not count against pool limits.
+ * A head describes a message (origin: the Mbuf head of Ascend DataFlow): type, shape, return code, route label, times
+ * and a user area. It survives spill and return byte for byte and is readable without bringing the payload back. Its
+ * memory comes from the meta budget and exists only once it is set; it does not count against pool limits.
  *
  * Threads: any. Ownership: heads are copied in and out; nothing points into the library.
  */

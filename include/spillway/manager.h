@@ -29,43 +29,56 @@ typedef void (*spw_log_fn)(void *arg, int level, const char *line);
 typedef struct spw_options {
     size_t struct_size;
     const char *spec;           /* configuration string (spec.h); NULL: $SPILLWAY_SPEC, else the defaults. Copied */
-    const spw_spec *fields;     /* parts that override the string's: start from spw_spec_init_empty and set pools, folders
-                                   (any path), sizes or choices; what is at its default there overrides nothing.
-                                   NULL: none. Read during the call only */
+    const spw_spec *fields;     /* parts that override the string's: start from spw_spec_init_empty and set pools,
+                                   folders (any path), sizes or choices; what is at its default there overrides
+                                   nothing. NULL: none. Read during the call only */
     int64_t default_timeout_ms; /* for SPW_TIMEOUT_DEFAULT; initialised to 60000 */
     spw_log_fn log;             /* NULL: warnings and errors go to stderr */
     void *log_arg;
 } spw_options;
 
-/* Sets every field to its default. Since 0.1. */
-SPW_API void spw_options_init(spw_options *options);
+/* Sets every field to its default in a struct of that size. A library that knows more fields than the program's header
+ * writes no further than size; one that knows fewer zeroes the rest. Never blocks; any thread. Since 0.1. */
+SPW_API void spw_options_init_sized(spw_options *options, size_t size);
 
-/* Creates a manager: parses the configuration, reserves all memory (all or nothing), opens the spill folders and starts
+/* The same for a struct of the program's own header. Since 0.1. */
+static inline void spw_options_init(spw_options *options)
+{
+    spw_options_init_sized(options, sizeof *options);
+}
+
+/* Creates a manager: parses the configuration, reserves all memory (all or nothing), opens the spill folders, starts
  * the mover thread unless threads=0. options NULL means the defaults. Blocks on the file system.
  * A spill folder that does not exist is created, and removed again at destroy (after a crash the empty folder may stay;
  * the files in it are unlinked from the start). Staging is set aside out of pinned_host, else host, else meta.
- * Errors: SPW_ESPEC (the string), SPW_EINVAL (options; a folder that is none, is named twice, or can be written to by
- * others), SPW_ENOMEM (the system refuses the memory), SPW_ENOMETA (meta= is too small for the bookkeeping), SPW_EDEVICE
- * or SPW_ENOTSUP (the driver asked for is not there), SPW_EIO (a folder cannot be used). On error *out is NULL and
- * nothing is left behind. Since 0.1. */
+ * Errors: SPW_ESPEC (the string), SPW_EINVAL (options; no memory tier is left; a folder that is none, is named twice,
+ * or can be written to by others), SPW_ENOMEM (the system refuses the memory), SPW_ENOMETA (meta= is too small for the
+ * bookkeeping), SPW_EDEVICE or SPW_ENOTSUP (the driver asked for is not there), SPW_EIO (a folder cannot be used). On
+ * error *out is NULL and nothing is left behind. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_manager_create(const spw_options *options, spw_manager **out);
 
-/* Destroys a manager without live buffers: waits for moves in flight, ends the threads, removes the spill files, frees
- * all memory. SPW_EBUSY while buffers or raw blocks are live: the detail lists buffers by tag, or says how many blocks
- * of how many bytes there are, and nothing is freed. NULL is a no-op. Since 0.1. */
+/* Destroys a manager without live buffers: waits for moves in flight and for streams that still use freed memory, ends
+ * the threads, removes the spill files, frees all memory. No other call on the manager may run meanwhile. SPW_EBUSY
+ * while buffers or raw blocks are live: the detail lists buffers by tag, or says how many blocks of how many bytes
+ * there are, and nothing is freed. SPW_EFORK. NULL is a no-op. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_manager_destroy(spw_manager *manager);
 
-/* The same, but live buffers are dropped and their handles poisoned: waits end with SPW_ESHUTDOWN, and any later use of
- * a handle is undefined. For exits on a fatal error. Since 0.1. */
+/* The same with whatever is live; for exits on a fatal error. In this order: waits, on any thread, end with
+ * SPW_ESHUTDOWN, and it returns only when the calls that waited have; live buffers are dropped, mapped or not, and
+ * their handles poisoned, so that a use gives SPW_EBADHANDLE; then all memory goes, that of the handles, of open views
+ * and of raw blocks too. From its return on every handle, view and block of the manager dangles: any use is undefined,
+ * as is that of the manager. A call that begins while it runs, or runs without waiting, is a race of the program's. In
+ * a forked child, and for NULL, nothing happens. Since 0.1. */
 SPW_API void spw_manager_destroy_force(spw_manager *manager);
 
 /* Sets the budget of a place (SPW_DEVICE, SPW_PINNED_HOST, SPW_HOST, SPW_DISK or SPW_META), in bytes, at most the size
  * of its pools. Never blocks. Lowering it below what is committed makes the excess overbooked: nothing new is granted
- * until committed is below the budget again, and spilling starts as soon as somebody asks. SPW_EINVAL for a place that
- * does not exist or a budget above its pools. Since 0.1. */
+ * until committed is below the budget again, and spilling starts as soon as somebody asks. Raising it lets those who
+ * wait proceed. SPW_EINVAL (NULL, a place that does not exist, a budget above its pools), SPW_EFORK. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_set_budget(spw_manager *manager, spw_place place, uint64_t bytes);
 
-/* Budget of a place in bytes, 0 when the place does not exist. Since 0.1. */
+/* Budget of a place in bytes, as created or set last; 0 when manager is NULL or the place does not exist. Never blocks.
+ * Since 0.1. */
 SPW_API uint64_t spw_budget(spw_manager *manager, spw_place place);
 
 /* Runs moves and completions that are due, for at most max_ns nanoseconds (0: one round, without waiting). With

@@ -48,8 +48,13 @@ typedef struct spw_pool_region {
     size_t size; /* bytes */
 } spw_pool_region;
 
-/* Sets every field to its default. Never blocks; any thread. Since 0.1. */
-SPW_API void spw_pool_options_init(spw_pool_options *options);
+/* Sets every field to its default, as spw_options_init(_sized) does. Never blocks; any thread. Since 0.1. */
+SPW_API void spw_pool_options_init_sized(spw_pool_options *options, size_t size);
+
+static inline void spw_pool_options_init(spw_pool_options *options)
+{
+    spw_pool_options_init_sized(options, sizeof *options);
+}
 
 /* Allocates bytes (content undefined) at a memory place, at an address that is a multiple of align: a power of two up
  * to 2 MiB, or 0 for the place's own (64 on host places, 256 on the device). The pool is chosen by bytes, and the
@@ -61,9 +66,9 @@ SPW_API void spw_pool_options_init(spw_pool_options *options);
  * not be freed.
  * Errors: SPW_EINVAL (a place that does not exist, align, options), SPW_ENOMEM (no room before the deadline),
  * SPW_EFRAG (enough is free, but in no hole that fits), SPW_EAGAIN (NOWAIT), SPW_ETOOBIG (no pool can ever hold it),
- * SPW_ENOMETA, SPW_ECANCELED, SPW_ESHUTDOWN, SPW_ENOSPC or SPW_EIO (nothing can be pushed to disk), SPW_EFORK. On
- * error *block is empty and nothing was charged; the detail names pool, request, free and largest free bytes. Any
- * thread. Since 0.1. */
+ * SPW_ENOMETA, SPW_ECANCELED, SPW_ESHUTDOWN, SPW_ENOSPC, SPW_EIO or SPW_EDEVICE (what would have made room cannot be
+ * pushed out), SPW_EFORK. On error *block is empty and nothing was charged; the detail names pool, request, free and
+ * largest free bytes. Any thread. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_pool_alloc(spw_manager *manager, spw_place place, size_t bytes, size_t align,
                                           spw_stream *stream, const spw_pool_options *options, spw_block *block);
 
@@ -72,7 +77,8 @@ SPW_API SPW_MUST_CHECK int spw_pool_alloc(spw_manager *manager, spw_place place,
  * *block is read, not changed: it is stale from then on, as are its copies. A block with a NULL pointer is a no-op.
  * Does not block, but for one case: when there is no memory or no event to remember the stream by, it waits for it.
  * SPW_EBADHANDLE, and nothing happens, for a block that is not live: freed already (also when another block lies there
- * now), or from elsewhere; the detail names pointer, place and pool. SPW_EINVAL, SPW_EFORK. Any thread. Since 0.1. */
+ * now), or from elsewhere; the detail names pointer, place and pool. SPW_EINVAL, SPW_EFORK. The result may be ignored,
+ * as that of free: an error leaves everything as it was, and there is nothing to do about it. Any thread. Since 0.1. */
 SPW_API int spw_pool_free(spw_manager *manager, const spw_block *block, spw_stream *stream);
 
 /* The same for hooks that keep only the pointer. A pointer that was freed and handed out again cannot be told from the

@@ -1,6 +1,6 @@
 /* The configuration string, parsed without a manager and without allocating.
  *
- * A bare string ("10737418240,2147483648:2097152") is a value of Ascend DataFlow's ge.flowGraphMemMaxSize: it configures
+ * A bare string ("10737418240,2147483648:2097152") is a value of Ascend DataFlow's ge.flowGraphMemMaxSize: it sets up
  * the pools of the device tier and is held to that system's documented rules, with the one difference that limits are
  * kept to the byte (upstream truncates to KiB). A string with "=" in it is a list of sections:
  *
@@ -8,7 +8,8 @@
  *
  * docs/spec.md has the grammar and a table of every key, unit and default.
  *
- * Threads: all calls are pure functions of their arguments (and the calling thread's error detail).
+ * Threads: all calls are pure functions of their arguments (and the calling thread's error detail): any thread, none
+ * blocks or allocates, and a spw_spec that nobody writes may be read by many.
  * Ownership: a spw_spec is a plain value; folder paths point into the string that was parsed, which must outlive it.
  */
 #ifndef SPILLWAY_SPEC_H
@@ -63,27 +64,45 @@ typedef struct spw_spec {
 } spw_spec;
 
 /* Gives the spec that stands for no string at all: one device pool of 10 GiB without a limit (origin: the default of
- * ge.flowGraphMemMaxSize), every other field at its default. Never fails. Since 0.1. */
-SPW_API void spw_spec_init(spw_spec *spec);
+ * ge.flowGraphMemMaxSize), every other field at its default, in a struct of size bytes. Never fails. Since 0.1. */
+SPW_API void spw_spec_init_sized(spw_spec *spec, size_t size);
 
 /* Gives a spec that names nothing: no pools, no folders, every field at its default. To set parts by hand, for
  * spw_options.fields. Never fails. Since 0.1. */
-SPW_API void spw_spec_init_empty(spw_spec *spec);
+SPW_API void spw_spec_init_empty_sized(spw_spec *spec, size_t size);
 
-/* Parses a whole string. string NULL gives spw_spec_init's result; an empty string is an error. On error *spec is
- * untouched, the code is SPW_ESPEC, and spw_error_detail() has the byte offset and what was expected there.
- * Does not block, does not allocate. Since 0.1. */
-SPW_API SPW_MUST_CHECK int spw_spec_parse(const char *string, spw_spec *spec);
+/* Parses a whole string into a spec of size bytes. string NULL gives spw_spec_init's result; an empty string is an
+ * error. On error *spec is untouched, the code is SPW_ESPEC, and spw_error_detail() has the byte offset and what was
+ * expected there; SPW_EINVAL when spec is NULL or size is no size of a spw_spec. Does not block, does not allocate.
+ * Since 0.1. */
+SPW_API SPW_MUST_CHECK int spw_spec_parse_sized(const char *string, spw_spec *spec, size_t size);
+
+/* The same for a spw_spec of the program's own header. Since 0.1. */
+static inline void spw_spec_init(spw_spec *spec)
+{
+    spw_spec_init_sized(spec, sizeof *spec);
+}
+
+static inline void spw_spec_init_empty(spw_spec *spec)
+{
+    spw_spec_init_empty_sized(spec, sizeof *spec);
+}
+
+SPW_MUST_CHECK static inline int spw_spec_parse(const char *string, spw_spec *spec)
+{
+    return spw_spec_parse_sized(string, spec, sizeof *spec);
+}
 
 /* Writes the canonical sectioned form of spec, which parses back to an equal spec, into buf (always terminated when
- * size > 0). Returns the length without the terminator, as snprintf does; a result >= size means it was cut.
- * Since 0.1. */
+ * size > 0). Returns the length without the terminator, as snprintf does; a result >= size means it was cut. 0, with
+ * SPW_EINVAL as the thread's detail, for a spec that was not initialised or has fields of a newer version. Does not
+ * block, does not allocate. Since 0.1. */
 SPW_API size_t spw_spec_format(const spw_spec *spec, char *buf, size_t size);
 
 /* Writes the order in which the pools of tier are asked for a request of bytes: the smallest limit that holds the
  * request first, then upward, ties in the order written, unlimited last; never a pool whose limit is below bytes.
  * order must have room for SPW_SPEC_POOLS_MAX entries. Returns how many were written; 0 means the request can never
- * fit ("too big"). Since 0.1. */
+ * fit ("too big"), or that tier is no memory tier. Since 0.1. */
 SPW_API size_t spw_spec_route(const spw_spec *spec, spw_tier tier, uint64_t bytes, uint32_t *order);
 
 SPW_END_DECLS

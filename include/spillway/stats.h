@@ -38,6 +38,7 @@ typedef struct spw_tier_stats {
     uint64_t raw_allocs;       /* raw blocks handed out: part of allocs */
     uint64_t holes;            /* windows cleared for requests that only lacked a hole */
     uint64_t hole_bytes;       /* moved within the tier to clear them */
+    uint64_t reserved[4];      /* 0: room for later versions, since this struct lies inside spw_stats */
 } spw_tier_stats;
 
 /* One edge: bytes moved from one tier to another, counted from source to final place. */
@@ -45,6 +46,7 @@ typedef struct spw_edge_stats {
     uint64_t copies;
     uint64_t bytes;
     uint64_t ns; /* time from start to completion, summed over copies (several run at once) */
+    uint64_t reserved[4]; /* 0, as in spw_tier_stats */
 } spw_edge_stats;
 
 typedef struct spw_stats {
@@ -72,8 +74,11 @@ typedef struct spw_stats {
 #  define SPW_STATS_INIT (spw_stats){.struct_size = sizeof(spw_stats)}
 #endif
 
-/* Takes a snapshot. stats->struct_size must be set (SPW_STATS_INIT does it). SPW_EINVAL otherwise. Never blocks for
- * longer than it takes to copy the counters. Since 0.1. */
+/* Takes a snapshot. stats->struct_size must be set (SPW_STATS_INIT does it) and is kept: a library that knows more
+ * fields fills no more than so many bytes, one that knows fewer leaves the rest as it was. Small objects that threads'
+ * caches hold free are given back to their pools first, so that committed_bytes is what the engine holds: the next
+ * small allocations of each thread are slower. Waits for nobody, but takes the library's locks, each for the time it
+ * takes to copy counters or empty caches. SPW_EINVAL (NULL, or no struct_size), SPW_EFORK. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_stats_snapshot(spw_manager *manager, spw_stats *stats);
 
 typedef enum spw_stats_format { SPW_STATS_TEXT = 0, SPW_STATS_JSON = 1 } spw_stats_format;
@@ -81,8 +86,10 @@ typedef enum spw_stats_format { SPW_STATS_TEXT = 0, SPW_STATS_JSON = 1 } spw_sta
 /* Receives a part of the dump. Returns 0 to go on; anything else ends the dump, which then returns SPW_EIO. */
 typedef int (*spw_writer)(void *arg, const char *bytes, size_t length);
 
-/* Writes a snapshot as aligned text in human units, or as one JSON object with exact integers. The writer is called
- * without locks. SPW_EINVAL for an unknown format. Since 0.1. */
+/* Writes a snapshot (see above for what taking one means) as aligned text in human units, or as one JSON object with
+ * exact integers. The writer is called on the calling thread, several times, without locks: it may block, and may call
+ * the library. SPW_EINVAL (NULL, an unknown format), SPW_EIO (the writer ended it; what was written stays), SPW_EFORK.
+ * Any thread. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_stats_dump(spw_manager *manager, spw_stats_format format, spw_writer writer, void *arg);
 
 SPW_END_DECLS

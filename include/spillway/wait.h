@@ -24,6 +24,7 @@ typedef struct spw_wait_options {
     spw_task *task;     /* NULL: no task. Anything else is SPW_EINVAL in this version */
     int64_t timeout_ms; /* milliseconds, SPW_TIMEOUT_DEFAULT or SPW_TIMEOUT_INFINITE */
     spw_cancel *cancel; /* NULL: cannot be cancelled. Not owned */
+    uint64_t reserved[4]; /* must be 0: room for later versions, since this struct lies inside others */
 } spw_wait_options;
 
 /* Creates a token that is not triggered. Never blocks. SPW_ENOMETA when there is no memory. Since 0.1. */

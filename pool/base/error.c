@@ -66,6 +66,11 @@ int spw__fail_info(const spw_error_info *info, int code, const char *format, ...
     return code;
 }
 
+void spw__error_save(spw_error_info *info)
+{
+    *info = detail;
+}
+
 int spw__error_restore(const spw_error_info *info)
 {
     if (info != &detail)

@@ -4,14 +4,14 @@
 #include <limits.h>
 
 struct point {
-    _Atomic long calls;
-    _Atomic long first; /* 0: not armed */
+    _Atomic long calls;   /* atomic, as all: since it was armed */
+    _Atomic long first;   /* of the window, from 1; 0: not armed */
     _Atomic long last;
-    _Atomic int os_errno;
+    _Atomic int os_errno; /* what the calls in the window fail with */
 };
 
 static struct point points[SPW__FAULT_COUNT];
-_Atomic int spw__faults_armed;
+_Atomic int spw__faults_armed; /* atomic */
 
 int spw__fault_hit(enum spw__fault_point which)
 {

@@ -26,7 +26,7 @@ enum spw__rank {
     SPW__RANK_IO,          /* queues of the threaded I/O engine */
     SPW__RANK_HANDLES,     /* live and free handles */
     SPW__RANK_RAW,         /* one shard of the raw blocks by address */
-    SPW__RANK_META,        /* set-aside moves */
+    SPW__RANK_MOVES,       /* set-aside moves */
 };
 
 struct spw__mutex {

@@ -8,7 +8,7 @@
 
 struct spw_cancel {
     struct spw__mutex lock;
-    atomic_bool triggered;
+    atomic_bool triggered;     /* atomic: set under lock, never cleared */
     struct spw__waiter *first; /* guarded by lock: waits that were given this token */
 };
 
@@ -210,8 +210,8 @@ void spw__waitset_signal_object(struct spw__waitset *set, const void *object)
     spw__mutex_unlock(&set->lock);
 }
 
-void spw__waitset_visit(struct spw__waitset *set, uint32_t channels, int (*visit)(struct spw__waiter *waiter, void *arg),
-                        void *arg)
+void spw__waitset_visit(struct spw__waitset *set, uint32_t channels,
+                        int (*visit)(struct spw__waiter *waiter, void *arg), void *arg)
 {
     spw__mutex_lock(&set->lock);
     for (struct spw__waiter *waiter = set->first, *next; waiter; waiter = next) {

@@ -1,10 +1,12 @@
-/* The wait primitive: queues of waiters with a deadline, a cancel token and an owner. Every wait of the library is one.
+/* The wait primitive: queues of waiters with a deadline and a cancel token. Every wait of the library is one.
  *
  * A waiter waits for something to become possible, on one or more channels (a place whose memory may be freed), or for
- * an object's state to change. It is a resumable step, not a thread: whoever makes progress possible runs the waiter's
- * attempt and so hands the result over directly; a blocked thread only sleeps until that has happened.
+ * an object's state to change. It is DONE exactly once, and is a resumable step, not a thread: whoever makes progress
+ * possible runs the waiter's attempt and so hands the result over directly; a blocked thread only sleeps until that has
+ * happened.
  *
- *     idle --enqueue--> WAITING --attempt succeeded | completed | deadline | cancel | shutdown--> DONE (exactly one)
+ *     idle --enqueue--> WAITING --attempt or visit gives a result | object signalled
+ *                               | deadline | cancel | shutdown--> DONE
  *
  * No lost wake-ups: a waiter is enqueued before it looks a last time, and a signaller looks for waiters after it has
  * freed; both with a full fence between. All waiters that could now proceed are considered, oldest first.
@@ -30,7 +32,8 @@
 struct spw__waitset;
 
 struct spw__waiter {
-    /* Set by the user before enqueue. attempt NULL: done only by complete. Returns SPW_EAGAIN to go on waiting. */
+    /* Set by the user before enqueue. attempt returns SPW_EAGAIN to go on waiting; NULL: there is nothing to try, the
+     * waiter waits for a signal of its object. */
     int (*attempt)(struct spw__waiter *waiter);
     const void *object;
     uint32_t channels;
@@ -82,13 +85,14 @@ void spw__waitset_signal_object(struct spw__waitset *set, const void *object);
 
 /* Visits every waiter on channels, oldest first, under the lock; visit may return a result other than SPW_EAGAIN to
  * complete the waiter with it. */
-void spw__waitset_visit(struct spw__waitset *set, uint32_t channels, int (*visit)(struct spw__waiter *waiter, void *arg),
-                        void *arg);
+void spw__waitset_visit(struct spw__waitset *set, uint32_t channels,
+                        int (*visit)(struct spw__waiter *waiter, void *arg), void *arg);
 
 /* Completes those whose deadline has passed (a manual clock's tests call it; blocked threads time themselves). */
 void spw__waitset_expire(struct spw__waitset *set);
 
-/* Bracket a call that may wait, from before it enqueues until it has looked at its manager for the last time. May nest. */
+/* Bracket a call that may wait, from before it enqueues until it has looked at its manager for
+ * the last time. May nest. */
 void spw__waitset_enter(struct spw__waitset *set);
 void spw__waitset_leave(struct spw__waitset *set);
 

@@ -35,7 +35,7 @@ struct spw__device_config {
 int spw__device_open(const struct spw__device_config *config, struct spw__device **out);
 void spw__device_close(struct spw__device *device); /* everything must have been given back; NULL is a no-op */
 
-bool spw__device_is_simulated(const struct spw__device *device);
+bool spw__device_is_simulated(const struct spw__device *device); /* for tests */
 
 /* A plain allocation, aligned to 2 MiB at least where bytes is that large, else to 256. SPW_ENOMEM, SPW_EDEVICE. */
 int spw__device_alloc(struct spw__device *device, uint64_t bytes, uint64_t *address);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "pool/base/units.h"
 #include "pool/device/sim.h"
 
 #define SMALL_ALIGN  4096u          /* so that freed memory can go back page by page */
@@ -19,18 +20,13 @@
 #define POISON       0xa5
 #define POISON_MAX   (16ull * 1024 * 1024) /* larger ones stay untouched: poison would make all of them resident */
 
-static uint64_t round_up(uint64_t value, uint64_t unit)
-{
-    return (value + unit - 1) / unit * unit;
-}
-
 static char *map_aligned(uint64_t span, int protection)
 {
     /* One unit more than needed, the ends cut off. */
     char *raw = mmap(NULL, span + LARGE_ALIGN, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (raw == MAP_FAILED)
         return NULL;
-    const uint64_t head = round_up((uintptr_t)raw, LARGE_ALIGN) - (uintptr_t)raw;
+    const uint64_t head = spw__round_up((uintptr_t)raw, LARGE_ALIGN) - (uintptr_t)raw;
     if (head)
         (void)munmap(raw, head);
     if (head < LARGE_ALIGN)
@@ -42,7 +38,7 @@ int spw__sim_memory_init(struct CUctx_st *sim)
 {
     if (sim->capacity > CAPACITY_MAX)
         return -1;
-    sim->span = round_up(2 * sim->capacity + SLACK_BYTES, LARGE_ALIGN);
+    sim->span = spw__round_up(2 * sim->capacity + SLACK_BYTES, LARGE_ALIGN);
     sim->reservation = map_aligned(sim->span, PROT_NONE);
     sim->backing = map_aligned(sim->span, PROT_READ | PROT_WRITE);
     if (!sim->reservation || !sim->backing)
@@ -120,7 +116,7 @@ static bool place_locked(struct CUctx_st *sim, struct spw__sim_range *range, uin
     uint64_t start = 0;
     struct spw__sim_range **link = &sim->allocations;
     for (; *link && (*link)->start < start + range->span; link = &(*link)->next)
-        start = round_up((*link)->start + (*link)->span, align);
+        start = spw__round_up((*link)->start + (*link)->span, align);
     if (start + range->span > sim->span)
         return false;
     range->start = start;
@@ -137,7 +133,7 @@ static spw__cu_result alloc_locked(struct CUctx_st *sim, struct spw__sim_range *
     if (range->bytes > sim->capacity - sim->used)
         return SPW__CU_ERROR_OUT_OF_MEMORY;
     const uint64_t align = range->bytes >= LARGE_ALIGN ? LARGE_ALIGN : SMALL_ALIGN;
-    range->span = round_up(range->bytes, align);
+    range->span = spw__round_up(range->bytes, align);
     if (!place_locked(sim, range, align))
         return SPW__CU_ERROR_OUT_OF_MEMORY;
     sim->used += range->bytes;
@@ -154,7 +150,7 @@ spw__cu_result spw__sim_mem_alloc(spw__cu_deviceptr *address, size_t bytes)
     struct spw__sim_range *range = calloc(1, sizeof *range);
     if (!range)
         return SPW__CU_ERROR_OUT_OF_MEMORY;
-    range->bytes = round_up(bytes, CHARGE_UNIT);
+    range->bytes = spw__round_up(bytes, CHARGE_UNIT);
     spw__cu_result result = spw__sim_enter(&sim);
     if (result == SPW__CU_SUCCESS) {
         result = alloc_locked(sim, range);

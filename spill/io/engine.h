@@ -34,7 +34,6 @@ struct spw__io_ops {
 struct spw__io {
     const struct spw__io_ops *ops;
     struct spw__meta *meta;
-    const struct spw__log *log;
     uint32_t depth;
     uint32_t in_flight;            /* owner thread only: submitted and not yet given to done */
     struct spw__io_list completed; /* owner thread only: finished, done not yet called */

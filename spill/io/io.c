@@ -34,7 +34,6 @@ int spw__io_init(struct spw__io *io, const struct spw__io_ops *ops, const struct
 {
     io->ops = ops;
     io->meta = config->meta;
-    io->log = config->log;
     io->depth = config->depth;
     atomic_init(&io->woken, false);
     io->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -68,7 +68,7 @@ void spw__io_wake(struct spw__io *io);
  * which everything works as before, only slower. At most once per engine, before the first submit. */
 int spw__io_register(struct spw__io *io, void *base, size_t bytes);
 
-unsigned spw__io_in_flight(const struct spw__io *io);
+unsigned spw__io_in_flight(const struct spw__io *io); /* for tests; the mover counts its own */
 bool spw__io_is_uring(const struct spw__io *io);
 
 #endif

@@ -20,8 +20,8 @@ struct uring {
     struct io_uring ring;
     bool disabled;   /* owner thread only: to be enabled by the owner's first poll */
     bool wake_armed; /* owner thread only: the poll on event_fd is in the ring */
-    uintptr_t registered_base;
-    size_t registered_bytes;
+    uintptr_t registered_base; /* constant from the first submit on, as the next */
+    size_t registered_bytes;   /* 0: nothing is registered */
 };
 
 static void uring_destroy(struct spw__io *io)

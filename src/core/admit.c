@@ -6,23 +6,31 @@
 #include <string.h>
 
 #include "pool/base/error.h"
+#include "pool/base/sized.h"
 
-void spw_admit_options_init(spw_admit_options *options)
+static const spw_admit_options admit_defaults = {.struct_size = sizeof(spw_admit_options),
+                                                 .wait = {.timeout_ms = SPW_TIMEOUT_DEFAULT}};
+static const spw_alloc_options alloc_defaults = {.struct_size = sizeof(spw_alloc_options),
+                                                 .wait = {.timeout_ms = SPW_TIMEOUT_DEFAULT}};
+
+void spw_admit_options_init_sized(spw_admit_options *options, size_t size)
 {
-    *options = (spw_admit_options){.struct_size = sizeof *options, .wait = {.timeout_ms = SPW_TIMEOUT_DEFAULT}};
+    spw__sized_give(options, size, &admit_defaults);
 }
 
-void spw_alloc_options_init(spw_alloc_options *options)
+void spw_alloc_options_init_sized(spw_alloc_options *options, size_t size)
 {
-    *options = (spw_alloc_options){.struct_size = sizeof *options, .wait = {.timeout_ms = SPW_TIMEOUT_DEFAULT}};
+    spw__sized_give(options, size, &alloc_defaults);
 }
 
-static int check_options(const char *call, size_t struct_size, size_t expected, uint32_t flags, const char *tag,
-                         const spw_wait_options *wait)
+int spw__alloc_options_take(spw_alloc_options *options, const spw_alloc_options *given, const char *what)
 {
-    if (struct_size != expected)
-        return spw__fail(SPW_EINVAL, "%s: options.struct_size is %zu, not %zu; use the init function", call, struct_size,
-                         expected);
+    *options = alloc_defaults;
+    return spw__sized_take(options, SPW__SIZED_FIRST(spw_alloc_options, wait), given, what);
+}
+
+static int check_options(const char *call, uint32_t flags, const char *tag, const spw_wait_options *wait)
+{
     if (flags & ~SPW_NOWAIT)
         return spw__fail(SPW_EINVAL, "%s: unknown flags 0x%x; SPW_NOWAIT is the only one", call, flags);
     if (tag && strnlen(tag, SPW__TAG_BYTES) == SPW__TAG_BYTES)
@@ -72,25 +80,25 @@ static spw_tier lowest_tier(const spw_manager *manager)
 
 int spw_admit(spw_manager *manager, size_t bytes, const spw_admit_options *options, spw_buffer **out)
 {
-    spw_admit_options defaults;
+    spw_admit_options taken = admit_defaults;
     if (!manager || !out)
         return spw__fail(SPW_EINVAL, "spw_admit: manager or out is NULL");
     *out = NULL;
-    if (!options) {
-        spw_admit_options_init(&defaults);
-        options = &defaults;
-    }
     int rc = spw__check_process(manager);
     if (rc == SPW_OK)
-        rc = check_options("spw_admit", options->struct_size, sizeof *options, options->flags, options->tag,
-                           &options->wait);
+        rc = spw__sized_take(&taken, SPW__SIZED_FIRST(spw_admit_options, wait), options, "spw_admit: options");
+    options = &taken;
+    if (rc == SPW_OK)
+        rc = check_options("spw_admit", options->flags, options->tag, &options->wait);
     if (rc != SPW_OK)
         return rc;
     if ((options->prefer && !spw__memory_place(manager, options->prefer)) ||
         (options->lowest && !spw__memory_place(manager, options->lowest)))
-        return spw__fail(SPW_EINVAL, "spw_admit: options.prefer and options.lowest must be memory tiers of this manager");
+        return spw__fail(SPW_EINVAL, "spw_admit: options.prefer and options.lowest must be memory tiers of this "
+                                     "manager");
     struct spw__request request = {
-        .manager = manager, .group = &manager->root, .bytes = bytes, .nowait = (options->flags & SPW_NOWAIT) != 0,
+        .manager = manager, .group = &manager->root, .bytes = bytes, .admission = true,
+        .nowait = (options->flags & SPW_NOWAIT) != 0,
         .first = options->prefer ? SPW_PLACE_TIER(options->prefer) : best_tier(manager),
         .lowest = options->lowest ? SPW_PLACE_TIER(options->lowest) : lowest_tier(manager)};
     if (request.first > request.lowest)
@@ -106,18 +114,16 @@ int spw_admit(spw_manager *manager, size_t bytes, const spw_admit_options *optio
 
 int spw_alloc(spw_manager *manager, spw_place place, size_t bytes, const spw_alloc_options *options, spw_buffer **out)
 {
-    spw_alloc_options defaults;
+    spw_alloc_options taken;
     if (!manager || !out)
         return spw__fail(SPW_EINVAL, "spw_alloc: manager or out is NULL");
     *out = NULL;
-    if (!options) {
-        spw_alloc_options_init(&defaults);
-        options = &defaults;
-    }
     int rc = spw__check_process(manager);
     if (rc == SPW_OK)
-        rc = check_options("spw_alloc", options->struct_size, sizeof *options, options->flags, options->tag,
-                           &options->wait);
+        rc = spw__alloc_options_take(&taken, options, "spw_alloc: options");
+    options = &taken;
+    if (rc == SPW_OK)
+        rc = check_options("spw_alloc", options->flags, options->tag, &options->wait);
     if (rc != SPW_OK)
         return rc;
     if (!spw__memory_place(manager, place))

@@ -34,18 +34,19 @@ int spw_buffer_retain(spw_buffer *buffer)
         return rc;
     spw__mutex_lock(&buffer->payload->lock);
     const bool sealed = buffer->payload->sealed;
+    if (sealed) /* under the lock: make_writable looks for other owners there */
+        (void)atomic_fetch_add(&buffer->refs, 1);
     spw__mutex_unlock(&buffer->payload->lock);
     if (!sealed)
         return spw__fail(SPW_EINVAL, "spw_buffer_retain: the buffer \"%s\" is not sealed: until then it has one owner",
                          buffer->tag);
-    (void)atomic_fetch_add(&buffer->refs, 1);
     return SPW_OK;
 }
 
 static bool is_mapped(struct spw__payload *payload)
 {
     spw__mutex_lock(&payload->lock);
-    const bool mapped = payload->views != 0;
+    const bool mapped = payload->views.n != 0;
     spw__mutex_unlock(&payload->lock);
     return mapped;
 }

@@ -5,6 +5,7 @@
 #include "src/core/hole.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
+#include "src/core/use.h"
 
 static struct spw__piece *piece_of(struct spw__item *item)
 {
@@ -21,12 +22,6 @@ static struct spw__victims *victims_of(struct spw_manager *manager, const struct
     return &manager->victims[block->tier][block->pool];
 }
 
-static bool evictable_locked(const struct spw__piece *piece)
-{
-    return piece->payload->sealed && piece->state == SPW__PIECE_IDLE && piece->pins == 0 && !piece->payload->gathering &&
-           spw__block_is(&piece->mem);
-}
-
 /* A clean copy lies on disk: forget the one in memory. */
 static void drop_locked(struct spw__piece *piece)
 {
@@ -35,11 +30,18 @@ static void drop_locked(struct spw__piece *piece)
     spw__tier_free(spw__tier_of(manager, (spw_tier)piece->mem.tier), &piece->mem);
 }
 
+/* The first memory tier that what lies in tier may go to. Admission never causes a copy from device to pinned_host:
+ * what came too late for the device is admitted there itself. */
+static spw_tier first_lower(spw_tier tier, bool admission)
+{
+    return tier == SPW_TIER_DEVICE && admission ? SPW_TIER_HOST : (spw_tier)(tier + 1);
+}
+
 /* The first lower memory tier that has room at once; false: none. */
-static bool find_lower_locked(struct spw__piece *piece, struct spw__block *out)
+static bool find_lower_locked(struct spw__piece *piece, bool admission, struct spw__block *out)
 {
     struct spw_manager *manager = piece->payload->manager;
-    for (spw_tier tier = (spw_tier)(piece->mem.tier + 1); tier < SPW__MEMORY_TIERS; tier++) {
+    for (spw_tier tier = first_lower((spw_tier)piece->mem.tier, admission); tier < SPW__MEMORY_TIERS; tier++) {
         struct spw__tier *lower = spw__tier_of(manager, tier);
         if (!lower->present)
             continue;
@@ -127,30 +129,53 @@ static void describe_move_locked(struct spw__piece *piece, struct spw__move *mov
     (void)atomic_fetch_add(&victims_of(payload->manager, &piece->mem)->leaving_bytes, piece->mem.bytes);
 }
 
+/* What the victim may go to gets memory first, since it cannot once the payload is locked. */
+static void grow_lower(struct spw_manager *manager, const struct spw__victim *victim)
+{
+    const struct spw__piece *piece = piece_of(victim->item);
+    const uint64_t bytes = spw__piece_bytes(piece);
+    for (spw_tier tier = first_lower(victim->tier, victim->admission); tier < SPW__MEMORY_TIERS; tier++)
+        if (spw__gate_free(&piece->payload->group->gates[tier]) >= bytes &&
+            spw__tier_grow_for(spw__tier_of(manager, tier), bytes))
+            return;
+}
+
+/* Decides where the piece goes, and prepares its move if it takes one. */
+static enum spw__evict_result start_locked(struct spw__piece *piece, struct spw__move *move,
+                                           const struct spw__victim *victim)
+{
+    struct spw_manager *manager = piece->payload->manager;
+    const bool clean = piece->disk.bytes != 0;
+    /* Since it was popped it may have been mapped, moved to another tier, or queued again. */
+    if (!spw__piece_evictable_locked(piece) || victims_of(manager, &piece->mem) != victim->queue)
+        return SPW__EVICT_SKIPPED;
+    spw__victims_remove(victim->queue, &piece->item);
+    if (clean && !spw__use_pending(manager, piece->payload->last_use)) {
+        drop_locked(piece);
+        return SPW__EVICT_STARTED;
+    }
+    if (move && (clean || find_lower_locked(piece, victim->admission, &piece->to) ||
+                 (manager->store && !victim->disk_full))) {
+        describe_move_locked(piece, move);
+        return SPW__EVICT_STARTED;
+    }
+    if (move && manager->store) {
+        spw__piece_requeue_locked(piece, true);
+        return SPW__EVICT_NO_DISK;
+    }
+    spw__victims_put_back(victim->queue, &piece->item, clean ? SPW__ITEM_CLEAN : SPW__ITEM_DIRTY);
+    return SPW__EVICT_BUSY;
+}
+
 enum spw__evict_result spw__evict_start(const struct spw__victim *victim)
 {
     struct spw__piece *piece = piece_of(victim->item);
     struct spw__payload *payload = piece->payload;
     struct spw_manager *manager = payload->manager;
     struct spw__move *move = spw__move_take(manager);
-    enum spw__evict_result result = SPW__EVICT_STARTED;
-    for (spw_tier tier = SPW_TIER_PINNED_HOST; tier < SPW__MEMORY_TIERS; tier++)
-        spw__tier_grow_for(spw__tier_of(manager, tier), spw__piece_bytes(piece));
+    grow_lower(manager, victim);
     spw__mutex_lock(&payload->lock);
-    /* Since it was popped it may have been mapped, moved to another tier, or queued again. */
-    const bool evictable = evictable_locked(piece) && victims_of(manager, &piece->mem) == victim->queue;
-    if (evictable)
-        spw__victims_remove(victim->queue, &piece->item);
-    if (!evictable) {
-        result = SPW__EVICT_SKIPPED;
-    } else if (piece->disk.bytes && !spw__use_pending(manager, payload->last_use)) {
-        drop_locked(piece);
-    } else if (!move || (!piece->disk.bytes && !find_lower_locked(piece, &piece->to) && !manager->store)) {
-        result = SPW__EVICT_BUSY;
-        spw__victims_put_back(victims_of(manager, &piece->mem), &piece->item);
-    } else {
-        describe_move_locked(piece, move);
-    }
+    const enum spw__evict_result result = start_locked(piece, move, victim);
     const bool moves = piece->move && piece->move == move;
     spw__mutex_unlock(&payload->lock);
     (void)atomic_fetch_sub(&victim->queue->leaving_bytes, victim->bytes); /* now counted by the move, or free */
@@ -164,7 +189,18 @@ enum spw__evict_result spw__evict_start(const struct spw__victim *victim)
     return result;
 }
 
-/* Takes the piece out of the window by whatever is cheapest; false: it stays. Payload locked. */
+/* Room in the hole's own tier; what is claimed for it is not offered. */
+static bool find_beside_locked(struct spw__piece *piece, const struct spw__hole *hole)
+{
+    struct spw_manager *manager = piece->payload->manager;
+    if (spw__tier_try(spw__tier_of(manager, hole->tier), piece->payload->group, spw__piece_bytes(piece), &piece->to) ==
+        SPW_OK)
+        return true;
+    spw__waitset_signal(&manager->waits, SPW__CHANNEL(hole->tier));
+    return false;
+}
+
+/* Takes the piece out of the window by whatever is cheapest; false: it stays. */
 static bool leave_window_locked(struct spw__piece *piece, struct spw__move *move, struct spw__hole *hole)
 {
     struct spw_manager *manager = piece->payload->manager;
@@ -174,10 +210,8 @@ static bool leave_window_locked(struct spw__piece *piece, struct spw__move *move
     }
     if (!move)
         return false;
-    struct spw__tier *tier = spw__tier_of(manager, hole->tier);
-    if (!piece->disk.bytes &&
-        spw__tier_try(tier, piece->payload->group, spw__piece_bytes(piece), &piece->to) != SPW_OK &&
-        !find_lower_locked(piece, &piece->to) && !manager->store)
+    if (!piece->disk.bytes && !find_beside_locked(piece, hole) &&
+        !find_lower_locked(piece, hole->admission, &piece->to) && !manager->store)
         return false;
     piece->hole = hole;
     describe_move_locked(piece, move);
@@ -190,7 +224,7 @@ bool spw__evict_for_hole(struct spw__piece *piece, uint32_t node, struct spw__ho
     struct spw_manager *manager = payload->manager;
     struct spw__move *move = spw__move_take(manager);
     spw__mutex_lock(&payload->lock);
-    if (evictable_locked(piece) && piece->mem.slot == 0 && piece->mem.node == node && piece->mem.pool == hole->pool &&
+    if (spw__piece_evictable_locked(piece) && piece->mem.slot == 0 && piece->mem.node == node && piece->mem.pool == hole->pool &&
         piece->mem.tier == hole->tier) {
         spw__victims_remove(victims_of(manager, &piece->mem), &piece->item);
         if (!leave_window_locked(piece, move, hole))
@@ -222,7 +256,7 @@ bool spw__evict_reclaim_disk(void *arg, uint64_t bytes)
                 struct spw__payload *payload = piece->payload;
                 struct spw__extent extent = {.bytes = 0};
                 spw__mutex_lock(&payload->lock);
-                if (evictable_locked(piece)) {
+                if (spw__piece_evictable_locked(piece)) {
                     extent = piece->disk;
                     piece->disk = (struct spw__extent){.bytes = 0};
                 }

@@ -9,6 +9,7 @@
 enum spw__evict_result {
     SPW__EVICT_STARTED, /* dropped at once, or leaving */
     SPW__EVICT_SKIPPED, /* it was not a victim any more */
+    SPW__EVICT_NO_DISK, /* it could only go to the disk, which is full: filed as failed */
     SPW__EVICT_BUSY,    /* not now: ask again when a move completes or lower memory is freed */
 };
 
@@ -16,7 +17,10 @@ enum spw__evict_result {
 struct spw__victim {
     struct spw__item *item;
     struct spw__victims *queue;
+    spw_tier tier;
     uint64_t bytes;
+    bool admission; /* it makes room for an admission: it does not go from device to pinned_host */
+    bool disk_full; /* the disk had no room in this round */
 };
 
 /* Takes over the claim's reference and the count. May let lower pools grow: not under a lock. */

@@ -18,13 +18,15 @@
 struct spw_buffer {
     _Atomic uint64_t magic; /* atomic */
     _Atomic uint32_t refs;  /* atomic */
-    uint32_t padding;
     spw_manager *manager;
     struct spw__payload *payload;
     struct spw_head *head;        /* guarded by the payload's lock; NULL until it is set */
     struct spw_buffer *next_free; /* guarded by the handles' lock */
     char tag[SPW__TAG_BYTES];
 };
+
+/* The options of spw_alloc as this version knows them. SPW_EINVAL. */
+int spw__alloc_options_take(spw_alloc_options *options, const spw_alloc_options *given, const char *what);
 
 /* SPW_ENOMETA when the budget is used up. The handle has one reference and takes over the payload's. */
 int spw__handle_create(spw_manager *manager, struct spw__payload *payload, const char *tag, spw_buffer **out);

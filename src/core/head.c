@@ -33,8 +33,8 @@ int spw_buffer_set_meta(spw_buffer *buffer, const spw_head *head)
     if (rc != SPW_OK)
         return rc;
     if (!head || head->n_dims > SPW_HEAD_DIMS_MAX || head->reserved[0] || head->reserved[1])
-        return spw__fail(SPW_EINVAL, "spw_buffer_set_meta: head is NULL, has more than %u dimensions, or reserved is not 0",
-                         SPW_HEAD_DIMS_MAX);
+        return spw__fail(SPW_EINVAL, "spw_buffer_set_meta: head is NULL, has more than %u dimensions, or its reserved "
+                                     "fields are not 0", SPW_HEAD_DIMS_MAX);
     struct spw__payload *payload = buffer->payload;
     spw_head *fresh = NULL;
     spw__mutex_lock(&payload->lock);

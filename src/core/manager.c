@@ -4,18 +4,20 @@
  */
 #include "src/core/manager.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "pool/base/error.h"
+#include "pool/base/sized.h"
 #include "src/core/evict.h"
 #include "src/core/handle.h"
 #include "src/core/options.h"
 #include "src/core/pressure.h"
 
-static unsigned fork_generation; /* changed in a child, before any other thread exists */
+static unsigned fork_generation; /* written only in a forked child, before it has a second thread */
 
 static void note_fork(void)
 {
@@ -31,7 +33,8 @@ int spw__check_process(const struct spw_manager *manager)
 {
     if (manager->fork_generation == fork_generation)
         return SPW_OK;
-    return spw__fail(SPW_EFORK, "this process is a fork of the one that made the manager, and does not share its memory");
+    return spw__fail(SPW_EFORK, "this process is a fork of the one that made the manager, and does not share its "
+                                "memory");
 }
 
 struct spw__move *spw__move_take(struct spw_manager *manager)
@@ -54,9 +57,11 @@ void spw__move_give(struct spw_manager *manager, struct spw__move *move)
     spw__mutex_unlock(&manager->moves_lock);
 }
 
-void spw_options_init(spw_options *options)
+static const spw_options options_defaults = {.struct_size = sizeof(spw_options), .default_timeout_ms = 60000};
+
+void spw_options_init_sized(spw_options *options, size_t size)
 {
-    *options = (spw_options){.struct_size = sizeof *options, .default_timeout_ms = 60000};
+    spw__sized_give(options, size, &options_defaults);
 }
 
 static uint64_t pools_size(const spw_spec *spec, spw_tier tier)
@@ -74,7 +79,7 @@ static int open_device(struct spw_manager *manager, struct spw__settings *settin
     if (spec->n_pools[SPW_TIER_DEVICE] == 0 && spec->driver == SPW_DRIVER_AUTO)
         return SPW_OK;
     /* Allocations on the simulated device are aligned: room for the gaps, so that the pools always fit. */
-    const uint64_t slack = (UINT64_C(2) << 20) * (spec->n_pools[SPW_TIER_DEVICE] + UINT64_C(1));
+    const uint64_t slack = SPW__HUGE_PAGE * (spec->n_pools[SPW_TIER_DEVICE] + UINT64_C(1));
     const struct spw__device_config config = {.kind = spec->driver, .device_id = spec->device_id,
                                               .capacity_bytes = pools_size(spec, SPW_TIER_DEVICE) + slack,
                                               .log = &manager->log, .meta = &manager->meta};
@@ -119,8 +124,9 @@ static int build_tiers(struct spw_manager *manager, const spw_spec *spec)
         any |= manager->tiers[tier].present;
     }
     return any ? SPW_OK
-               : spw__fail(SPW_EINVAL, "the configuration leaves no memory tier: name host=, pinned= or device= (a bare "
-                                       "string configures the device alone; without a GPU, driver=sim simulates one)");
+               : spw__fail(SPW_EINVAL, "the configuration leaves no memory tier: name host=, pinned= or device= (a "
+                                       "bare string configures the device alone; without a GPU, driver=sim simulates "
+                                       "one)");
 }
 
 static int build_store(struct spw_manager *manager, const spw_spec *spec)
@@ -147,7 +153,7 @@ static int build_staging(struct spw_manager *manager, const struct spw__settings
     for (spw_tier tier = SPW_TIER_PINNED_HOST; tier <= SPW_TIER_HOST; tier++)
         if (manager->tiers[tier].present) {
             if (manager->staging_bytes > manager->tiers[tier].largest_request)
-                manager->staging_bytes = manager->tiers[tier].largest_request / SPW__IO_BLOCK * SPW__IO_BLOCK;
+                manager->staging_bytes = spw__round_down(manager->tiers[tier].largest_request, SPW__IO_BLOCK);
             const int rc = spw__tier_alloc(&manager->tiers[tier], &manager->root, manager->staging_bytes,
                                            &manager->staging_block);
             *staging = (void *)(uintptr_t)manager->staging_block.address;
@@ -165,14 +171,17 @@ static int build_staging(struct spw_manager *manager, const struct spw__settings
         return spw__fail(SPW_ENOMETA, "no metadata memory for staging of %llu bytes; raise meta=, lower staging=, or "
                                       "give host= or pinned=", (unsigned long long)settings->staging_bytes);
     const uintptr_t base = (uintptr_t)manager->staging_meta;
-    *staging = (void *)((base + SPW__IO_BLOCK - 1) / SPW__IO_BLOCK * SPW__IO_BLOCK);
+    *staging = (void *)(uintptr_t)spw__round_up(base, SPW__IO_BLOCK);
     return SPW_OK;
 }
 
 static void drive(void *arg)
 {
     struct spw_manager *manager = arg;
+    spw_error_info kept; /* the moves of others end in there, in failure too */
+    spw__error_save(&kept);
     (void)spw__mover_drive(manager->mover, 1000000);
+    (void)spw__error_restore(&kept);
 }
 
 static int build_mover(struct spw_manager *manager, const struct spw__settings *settings, void *staging)
@@ -195,9 +204,22 @@ static int build_mover(struct spw_manager *manager, const struct spw__settings *
     return spw__mover_create(&config, &manager->mover);
 }
 
-/* Takes down whatever was built. */
-static void dismantle(struct spw_manager *manager)
+/* Invariant 9: with no buffer left everything that was charged has been given back. */
+static void check_gate(const struct spw_manager *manager, const struct spw__gate *gate, spw_tier tier)
 {
+    const uint64_t left = atomic_load(&gate->committed);
+    if (left)
+        spw__logf(&manager->log, SPW__LOG_ERROR, "%llu bytes of %s are still committed at the end",
+                  (unsigned long long)left, spw_tier_name(tier));
+    assert(left == 0);
+}
+
+/* Takes down whatever was built, and leaves the thread's error detail alone: it may say why. Forced: raw memory may be
+ * live, which is its holders' loss. */
+static void dismantle(struct spw_manager *manager, bool forced)
+{
+    spw_error_info kept;
+    spw__error_save(&kept);
     spw__mover_destroy(manager->mover);
     spw__parked_finish(manager);
     spw__raw_finish(&manager->raw);
@@ -206,11 +228,16 @@ static void dismantle(struct spw_manager *manager)
     if (spw__block_is(&manager->staging_block))
         spw__tier_free(&manager->tiers[manager->staging_block.tier], &manager->staging_block);
     spw__store_destroy(manager->store);
+    if (!forced)
+        check_gate(manager, &manager->root.gates[SPW_TIER_DISK], SPW_TIER_DISK);
     for (unsigned tier = 0; tier < SPW__MEMORY_TIERS; tier++) {
         const uint32_t n_pools = manager->tiers[tier].n_pools;
         for (uint32_t i = 0; manager->victims[tier] && i < n_pools; i++)
             spw__victims_finish(&manager->victims[tier][i]);
         spw__meta_free(&manager->meta, manager->victims[tier], n_pools * sizeof *manager->victims[tier]);
+        (void)spw__tier_drain(&manager->tiers[tier]);
+        if (!forced)
+            check_gate(manager, &manager->root.gates[tier], (spw_tier)tier);
         spw__tier_finish(&manager->tiers[tier]);
         spw__mutex_finish(&manager->pressure[tier].lock);
         spw__hole_finish(&manager->holes[tier]);
@@ -219,8 +246,11 @@ static void dismantle(struct spw_manager *manager)
     spw__handles_finish(manager);
     spw__waitset_finish(&manager->waits);
     spw__mutex_finish(&manager->moves_lock);
+    if (!forced)
+        check_gate(manager, &manager->meta.gate, SPW_TIER_META);
     spw__meta_finish(&manager->meta);
     free(manager);
+    (void)spw__error_restore(&kept);
 }
 
 static int build(struct spw_manager *manager, struct spw__settings *settings)
@@ -252,7 +282,7 @@ static struct spw_manager *new_manager(const spw_options *options, const struct 
     manager->default_timeout_ms = options->default_timeout_ms;
     manager->fork_generation = fork_generation;
     spw__waitset_init(&manager->waits, manager->env.clock);
-    spw__mutex_init(&manager->moves_lock, SPW__RANK_META);
+    spw__mutex_init(&manager->moves_lock, SPW__RANK_MOVES);
     spw__mutex_init(&manager->handles.lock, SPW__RANK_HANDLES);
     spw__raw_init(&manager->raw, &manager->meta);
     spw__parked_init(&manager->parked);
@@ -266,31 +296,30 @@ static struct spw_manager *new_manager(const spw_options *options, const struct 
 int spw__manager_create_env(const spw_options *options, const struct spw__env *env, spw_manager **out)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    spw_options defaults;
+    spw_options taken = options_defaults;
     if (!out)
         return spw__fail(SPW_EINVAL, "spw_manager_create: out is NULL");
     *out = NULL;
-    if (!options) {
-        spw_options_init(&defaults);
-        options = &defaults;
-    }
-    if (options->struct_size != sizeof *options || options->default_timeout_ms < 0)
-        return spw__fail(SPW_EINVAL, "spw_manager_create: options.struct_size is %zu, not %zu, or default_timeout_ms is "
-                                     "negative; use spw_options_init", options->struct_size, sizeof *options);
+    int rc = spw__sized_take(&taken, SPW__SIZED_FIRST(spw_options, log_arg), options, "spw_manager_create: options");
+    if (rc != SPW_OK)
+        return rc;
+    options = &taken;
+    if (options->default_timeout_ms < 0)
+        return spw__fail(SPW_EINVAL, "spw_manager_create: options.default_timeout_ms is negative");
     struct spw__settings *settings = malloc(sizeof *settings);
     if (!settings)
         return spw__fail(SPW_ENOMETA, "no memory for the configuration");
-    int rc = spw__settings_init(settings, options);
+    rc = spw__settings_init(settings, options);
     struct spw_manager *manager = rc == SPW_OK ? new_manager(options, env) : NULL;
     if (rc == SPW_OK && !manager)
         rc = spw__fail(SPW_ENOMETA, "no memory for the manager");
     if (rc == SPW_OK) {
         (void)pthread_once(&once, watch_forks);
-        spw__meta_init(&manager->meta, settings->spec.meta_bytes ? settings->spec.meta_bytes : UINT64_C(64) << 20);
+        spw__meta_init(&manager->meta, settings->spec.meta_bytes ? settings->spec.meta_bytes : SPW__META_BYTES_DEFAULT);
         rc = build(manager, settings);
     }
     if (rc != SPW_OK && manager)
-        dismantle(manager);
+        dismantle(manager, false);
     else
         *out = manager;
     free(settings);
@@ -356,7 +385,7 @@ int spw_manager_destroy(spw_manager *manager)
     }
     rc = check_raw(manager);
     if (rc == SPW_OK)
-        dismantle(manager);
+        dismantle(manager, false);
     return rc;
 }
 
@@ -380,7 +409,7 @@ void spw_manager_destroy_force(spw_manager *manager)
         return;
     spw__waitset_shut_down(&manager->waits);
     spw__handles_visit(manager, drop_buffer, NULL);
-    dismantle(manager);
+    dismantle(manager, true);
 }
 
 static struct spw__gate *gate_of(spw_manager *manager, spw_place place, uint64_t *most)
@@ -437,11 +466,14 @@ int spw_progress(spw_manager *manager, uint64_t max_ns)
         return rc;
     const uint64_t begun = spw__clock_monotonic_ns();
     uint64_t passed = 0;
-    bool left;
-    do {
+    spw_error_info kept; /* a move that fails in there is not an error of this call */
+    spw__error_save(&kept);
+    bool left = spw__mover_drive(manager->mover, 0);
+    while (left && passed < max_ns) {
         left = spw__mover_drive(manager->mover, (int64_t)(max_ns - passed > INT64_MAX ? INT64_MAX : max_ns - passed));
         passed = spw__clock_monotonic_ns() - begun;
-    } while (left && passed < max_ns);
+    }
     spw__waitset_expire(&manager->waits);
+    (void)spw__error_restore(&kept);
     return left ? 1 : 0;
 }

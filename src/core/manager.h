@@ -6,6 +6,7 @@
 
 #include "pool/base/counters.h"
 #include "pool/base/log.h"
+#include "pool/base/units.h"
 #include "pool/tier.h"
 #include "spill/mover.h"
 #include "spill/store.h"
@@ -16,8 +17,6 @@
 
 #include <spillway/manager.h>
 #include <spillway/spec.h>
-
-#define SPW__MEMORY_TIERS 3 /* device, pinned_host, host: the tiers with pools */
 
 /* Counters of the manager beside those of tiers and mover. */
 enum spw__core_counter {
@@ -77,14 +76,14 @@ struct spw_manager {
     uint64_t staging_bytes;
     uint64_t piece_bytes;
     int64_t default_timeout_ms;
-    unsigned fork_generation;
+    unsigned fork_generation; /* constant: of the process that made it */
     struct spw__handles handles;
     struct spw__raw raw;
     struct spw__parked parked;
     struct spw__mutex moves_lock;
     struct spw__move *free_moves; /* guarded by moves_lock: set aside, so that a spill needs no memory */
     struct spw__move *moves;
-    _Atomic uint64_t next_identity;
+    _Atomic uint64_t next_identity; /* atomic: of a piece; never the same again */
 };
 
 /* Set-aside moves: more than the mover has in flight, fewer than would let a burst of victims run ahead of the need. */

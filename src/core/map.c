@@ -12,11 +12,12 @@
  */
 #include "src/core/map.h"
 
-#include <sched.h>
+#include <string.h>
 
 #include "pool/base/error.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
+#include "src/core/use.h"
 
 enum phase { ROOM, SETTLE, MOVING, DONE };
 
@@ -44,18 +45,6 @@ static void free_fetch(struct spw_manager *manager, struct spw__fetch *fetch)
     spw__meta_free(&manager->meta, fetch, fetch_size(fetch->n_pieces));
 }
 
-/* Waits until the payload's state changes; the payload is locked on entry and unlocked on return. */
-static int wait_for_change_unlock(struct spw__payload *payload, const spw_wait_options *wait, uint64_t deadline_ns)
-{
-    struct spw__waitset *waits = &payload->manager->waits;
-    struct spw__waiter waiter = {.object = payload, .channels = SPW__CHANNEL_OBJECT, .deadline_ns = deadline_ns,
-                                 .cancel = wait ? wait->cancel : NULL};
-    spw__wait_enqueue(waits, &waiter);
-    spw__mutex_unlock(&payload->lock);
-    const int rc = spw__wait_block(waits, &waiter);
-    return rc == SPW_OK ? rc : spw__fail(rc, "the wait for a move of this buffer ended: %s", spw_strerror(rc));
-}
-
 static void end_fetch_locked(struct spw__payload *payload)
 {
     payload->fetch = NULL;
@@ -70,8 +59,8 @@ static void fetch_done(struct spw__move *move, int status)
     struct spw__piece *piece = move->arg;
     struct spw__payload *payload = piece->payload;
     struct spw_manager *manager = payload->manager;
-    struct spw__fetch *fetch = payload->fetch;
     spw__mutex_lock(&payload->lock);
+    struct spw__fetch *fetch = payload->fetch;
     struct spw__block to_free = piece->to;
     if (status == SPW_OK) {
         to_free = piece->mem;
@@ -211,7 +200,7 @@ static int run_fetch(struct spw__fetch *fetch, const spw_wait_options *wait, uin
             spw__piece_requeue_locked(&payload->pieces[i], false);
     }
     while (rc == SPW_OK && (rc = step_locked(fetch)) == SPW_EAGAIN) {
-        rc = wait_for_change_unlock(payload, wait, deadline_ns);
+        rc = spw__payload_wait_unlock(payload, wait, deadline_ns);
         spw__mutex_lock(&payload->lock);
     }
     if (rc != SPW_OK && fetch->phase == MOVING) {
@@ -245,6 +234,36 @@ static int lost_locked(const struct spw__payload *payload)
     return SPW_OK;
 }
 
+/* Gives a new view its id. SPW_ENOMETA when there are many and no memory for one more. */
+static int open_view_locked(struct spw__payload *payload, uint32_t *id)
+{
+    struct spw__views *views = &payload->views;
+    struct spw__meta *meta = &payload->manager->meta;
+    if (views->n == views->room) {
+        uint32_t *more = spw__meta_alloc(meta, 2 * views->room * sizeof *more);
+        if (!more)
+            return spw__fail(SPW_ENOMETA, "no metadata memory for view %u of one buffer; raise meta=", views->n + 1);
+        memcpy(more, views->ids, views->n * sizeof *more);
+        if (views->ids != views->few)
+            spw__meta_free(meta, views->ids, views->room * sizeof *views->ids);
+        views->ids = more;
+        views->room *= 2;
+    }
+    *id = views->ids[views->n++] = ++views->next;
+    return SPW_OK;
+}
+
+static bool close_view_locked(struct spw__payload *payload, uint32_t id)
+{
+    struct spw__views *views = &payload->views;
+    for (uint32_t i = 0; i < views->n; i++)
+        if (views->ids[i] == id) {
+            views->ids[i] = views->ids[--views->n];
+            return true;
+        }
+    return false;
+}
+
 /* Holds every piece where it is. A spill of one that has not started is called off, one in flight leaves a clean copy. */
 static void pin_locked(struct spw__payload *payload, bool write)
 {
@@ -255,7 +274,6 @@ static void pin_locked(struct spw__payload *payload, bool write)
             spw__mover_cancel(piece->move);
         spw__piece_requeue_locked(piece, false);
     }
-    payload->views++;
     payload->writers += write;
 }
 
@@ -277,20 +295,25 @@ static int create_fetch_locked(struct spw__payload *payload, spw_tier tier, uint
 }
 
 /* What a map finds: SPW_OK and pinned; SPW_EAGAIN and *fetch set or NULL (another fetch is at work); or an error. */
-static int look_locked(struct spw__payload *payload, spw_place place, uint32_t flags, spw_tier *tier, uint64_t *address,
+static int look_locked(struct spw__payload *payload, spw_place place, uint32_t flags, struct spw__mapped *mapped,
                        struct spw__fetch **fetch)
 {
-    const bool together = spw__payload_contiguous_locked(payload, tier, address);
+    const spw_tier *tier = &mapped->tier;
+    const bool together = spw__payload_contiguous_locked(payload, &mapped->tier, &mapped->address);
     const bool here = together && ((flags & SPW_MAP_HERE) || *tier == SPW_PLACE_TIER(place));
     int rc = lost_locked(payload);
     *fetch = NULL;
     if (rc != SPW_OK)
         return rc;
+    if ((flags & SPW_MAP_WRITE) && payload->sealed)
+        return spw__fail(SPW_ESEALED, "the buffer is sealed: its content is immutable (see spw_buffer_make_writable)");
     if (!payload->fetch && (here || payload->n_pieces == 0)) {
-        pin_locked(payload, (flags & SPW_MAP_WRITE) != 0);
-        return SPW_OK;
+        rc = open_view_locked(payload, &mapped->view_id);
+        if (rc == SPW_OK)
+            pin_locked(payload, (flags & SPW_MAP_WRITE) != 0);
+        return rc;
     }
-    if (payload->views)
+    if (payload->views.n)
         return spw__fail(SPW_EMAPPED, "the buffer is mapped in %s at this moment; unmap it there first",
                          spw_tier_name(*tier));
     if ((flags & SPW_MAP_NOMOVE) && !here)
@@ -305,7 +328,7 @@ static int look_locked(struct spw__payload *payload, spw_place place, uint32_t f
 }
 
 int spw__payload_map(struct spw__payload *payload, spw_place place, uint32_t flags, const spw_map_options *options,
-                     spw_tier *tier, uint64_t *address)
+                     struct spw__mapped *mapped)
 {
     const spw_wait_options *wait = options ? &options->wait : NULL;
     const uint64_t deadline_ns = spw__deadline_ns(payload->manager, wait);
@@ -313,10 +336,9 @@ int spw__payload_map(struct spw__payload *payload, spw_place place, uint32_t fla
     struct spw__fetch *fetch = NULL;
     bool fetched = false, entered = false;
     int rc;
-    *tier = place == SPW_PLACE_NONE ? SPW_TIER_HOST : SPW_PLACE_TIER(place);
-    *address = 0;
+    *mapped = (struct spw__mapped){.tier = SPW_PLACE_TIER(place)};
     spw__mutex_lock(&payload->lock);
-    while ((rc = look_locked(payload, place, flags, tier, address, &fetch)) == SPW_EAGAIN &&
+    while ((rc = look_locked(payload, place, flags, mapped, &fetch)) == SPW_EAGAIN &&
            !(flags & SPW_MAP_NOWAIT && !fetch)) {
         if (!entered)
             spw__waitset_enter(waits);
@@ -326,7 +348,7 @@ int spw__payload_map(struct spw__payload *payload, spw_place place, uint32_t fla
             spw__mutex_unlock(&payload->lock);
             rc = run_fetch(fetch, wait, deadline_ns);
         } else {
-            rc = wait_for_change_unlock(payload, wait, deadline_ns);
+            rc = spw__payload_wait_unlock(payload, wait, deadline_ns);
             spw__mutex_lock(&payload->lock);
         }
         if (rc != SPW_OK)
@@ -342,92 +364,36 @@ int spw__payload_map(struct spw__payload *payload, spw_place place, uint32_t fla
     return rc;
 }
 
-/* The watched use has completed: whoever waits for the payload looks again. */
-static void use_completed(struct spw__move *move, int status)
+bool spw__payload_idle_locked(const struct spw__payload *payload)
 {
-    struct spw__payload *payload = move->arg;
-    struct spw_manager *manager = payload->manager;
-    struct spw__use *use = move->use;
-    (void)status; /* a lost context ends the use as well; who reads the bytes is told by the copy that fails */
-    spw__mutex_lock(&payload->lock);
-    payload->watched = false;
-    spw__mutex_unlock(&payload->lock);
-    spw__use_unref(manager, use);
-    spw__move_give(manager, move);
-    spw__waitset_signal_object(&manager->waits, payload);
-    spw__payload_unref(payload);
+    for (uint32_t i = 0; i < payload->n_pieces; i++)
+        if (payload->pieces[i].state != SPW__PIECE_IDLE)
+            return false;
+    return true;
 }
 
-/* Lets the mover watch the last use, unless it does already, or has no move to spare: then it is looked at again soon,
- * since all moves in flight end in a signal. */
-static void watch_use_locked(struct spw__payload *payload)
-{
-    struct spw__move *move = payload->watched ? NULL : spw__move_take(payload->manager);
-    if (!move)
-        return;
-    payload->watched = true;
-    move->use = spw__use_ref(payload->last_use);
-    move->done = use_completed;
-    move->arg = payload;
-    spw__payload_ref(payload);
-    spw__mover_submit(payload->manager->mover, move);
-}
-
-int spw__payload_order_use(struct spw__payload *payload, void *stream, const spw_wait_options *wait)
+int spw__payload_unmap(struct spw__payload *payload, uint32_t view_id, bool write, void *stream)
 {
     struct spw_manager *manager = payload->manager;
-    const uint64_t deadline_ns = spw__deadline_ns(manager, wait);
-    int rc = SPW_OK;
-    spw__waitset_enter(&manager->waits);
-    spw__mutex_lock(&payload->lock);
-    if (stream && payload->last_use)
-        rc = spw__device_event_order(manager->device, stream, payload->last_use->event);
-    while (rc == SPW_OK && !stream && spw__use_pending(manager, payload->last_use)) {
-        watch_use_locked(payload);
-        if (!payload->watched) {
-            spw__mutex_unlock(&payload->lock);
-            (void)sched_yield();
-        } else {
-            rc = wait_for_change_unlock(payload, wait, deadline_ns);
-        }
-        spw__mutex_lock(&payload->lock);
-    }
-    spw__mutex_unlock(&payload->lock);
-    spw__waitset_leave(&manager->waits);
-    return rc;
-}
-
-int spw__payload_await_piece(struct spw__piece *piece)
-{
-    struct spw__payload *payload = piece->payload;
     int rc = SPW_OK;
     spw__mutex_lock(&payload->lock);
-    while (rc == SPW_OK && piece->state != SPW__PIECE_IDLE) {
-        rc = wait_for_change_unlock(payload, NULL, UINT64_MAX); /* ends with the move: it is in flight */
-        spw__mutex_lock(&payload->lock);
-    }
-    spw__mutex_unlock(&payload->lock);
-    return rc;
-}
-
-int spw__payload_unmap(struct spw__payload *payload, bool write, void *stream)
-{
-    int rc = SPW_OK;
-    spw__mutex_lock(&payload->lock);
-    if (payload->views == 0) { /* a copy of a view that was closed */
+    if (!close_view_locked(payload, view_id)) { /* a copy of a view that was closed */
         spw__mutex_unlock(&payload->lock);
-        return spw__fail(SPW_EBADHANDLE, "spw_unmap: no view is open on this buffer");
+        return spw__fail(SPW_EBADHANDLE, "spw_unmap: the view was closed already");
     }
-    if (stream && payload->n_pieces && payload->pieces[0].mem.tier == SPW_TIER_DEVICE)
-        rc = spw__payload_note_use_locked(payload, stream);
+    if (stream && manager->device && payload->n_pieces && spw__use_note_locked(payload, stream) != SPW_OK) {
+        /* What cannot be remembered is waited for, while the pieces are still held. */
+        spw__mutex_unlock(&payload->lock);
+        rc = spw__device_synchronize(manager->device, stream);
+        spw__mutex_lock(&payload->lock);
+    }
     for (uint32_t i = 0; i < payload->n_pieces; i++) {
         payload->pieces[i].pins--;
         spw__piece_requeue_locked(&payload->pieces[i], false);
     }
-    payload->views--;
     payload->writers -= write;
     spw__mutex_unlock(&payload->lock);
-    spw__waitset_signal_object(&payload->manager->waits, payload);
-    spw__pressure_kick(payload->manager, SPW_TIER_HOST);
+    spw__waitset_signal_object(&manager->waits, payload);
+    spw__pressure_kick(manager, SPW_TIER_HOST);
     return rc;
 }

@@ -6,16 +6,19 @@
 
 #include <spillway/buffer.h>
 
-/* The parts of spw_map and spw_unmap that know no handle. Arguments are checked. */
+/* What a map gives. */
+struct spw__mapped {
+    spw_tier tier;
+    uint64_t address;
+    uint32_t view_id; /* names the view among those open on the payload */
+};
+
+/* The parts of spw_map and spw_unmap that know no handle. Arguments are checked, but for what another thread may change. */
 int spw__payload_map(struct spw__payload *payload, spw_place place, uint32_t flags, const spw_map_options *options,
-                     spw_tier *tier, uint64_t *address);
-/* After a map on the device: what is enqueued on stream from now on comes after the last use that unmap noted; without a
- * stream the call waits for that use. Errors: those of a wait, SPW_EDEVICE. */
-int spw__payload_order_use(struct spw__payload *payload, void *stream, const spw_wait_options *wait);
+                     struct spw__mapped *mapped);
+int spw__payload_unmap(struct spw__payload *payload, uint32_t view_id, bool write, void *stream);
 
-/* Waits until no move of a piece is in flight. It must be pinned, so that none begins. */
-int spw__payload_await_piece(struct spw__piece *piece);
-
-int spw__payload_unmap(struct spw__payload *payload, bool write, void *stream);
+/* True when no move of any piece is in flight. Payload locked. */
+bool spw__payload_idle_locked(const struct spw__payload *payload);
 
 #endif

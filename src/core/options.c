@@ -6,14 +6,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "pool/base/units.h"
 #include "pool/spec.h"
 
-enum { MEMORY_TIERS = 3, PATH_BYTES = 4096 };
+enum { PATH_BYTES = 4096 };
 
-#define DEFAULT_META_BYTES (UINT64_C(64) << 20)
 #define DEFAULT_PIECE_BYTES (UINT64_C(16) << 20)
 #define DEFAULT_STAGING_BYTES (UINT64_C(64) << 20)
-#define IO_BLOCK UINT64_C(4096)
 
 static uint64_t read_number(const char *path)
 {
@@ -102,32 +101,27 @@ int spw__settings_init(struct spw__settings *settings, const spw_options *option
     return SPW_OK;
 }
 
-static uint64_t smaller(uint64_t a, uint64_t b)
+/* Whole blocks, at least one. */
+static uint64_t in_blocks(uint64_t bytes)
 {
-    return a < b ? a : b;
-}
-
-static uint64_t round_down(uint64_t bytes)
-{
-    return bytes < IO_BLOCK ? IO_BLOCK : bytes / IO_BLOCK * IO_BLOCK;
+    return bytes < SPW__IO_BLOCK ? SPW__IO_BLOCK : spw__round_down(bytes, SPW__IO_BLOCK);
 }
 
 void spw__settings_resolve(struct spw__settings *settings)
 {
     const spw_spec *spec = &settings->spec;
     uint64_t smallest = UINT64_MAX;
-    for (unsigned tier = 0; tier < MEMORY_TIERS; tier++) {
+    for (unsigned tier = 0; tier < SPW__MEMORY_TIERS; tier++) {
         uint64_t size = 0;
         for (uint32_t i = 0; i < spec->n_pools[tier]; i++)
             size += spec->pools[tier][i].size_bytes;
         if (size)
-            smallest = smaller(smallest, size);
+            smallest = spw__smaller(smallest, size);
     }
-    settings->meta_bytes = spec->meta_bytes ? spec->meta_bytes : DEFAULT_META_BYTES;
     settings->piece_bytes =
-        round_down(smaller(spec->piece_bytes ? spec->piece_bytes : DEFAULT_PIECE_BYTES, smallest / 8));
+        in_blocks(spw__smaller(spec->piece_bytes ? spec->piece_bytes : DEFAULT_PIECE_BYTES, smallest / 8));
     settings->staging_bytes =
-        round_down(smaller(spec->staging_bytes ? spec->staging_bytes : DEFAULT_STAGING_BYTES, smallest / 4));
+        in_blocks(spw__smaller(spec->staging_bytes ? spec->staging_bytes : DEFAULT_STAGING_BYTES, smallest / 4));
     settings->verify = spec->verify != 0;
     settings->own_thread = spec->threads != 0;
 }

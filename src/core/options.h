@@ -7,11 +7,13 @@
 #include <spillway/manager.h>
 #include <spillway/spec.h>
 
+#define SPW__META_BYTES_DEFAULT (UINT64_C(64) << 20)
+
 struct spw__settings {
     spw_spec spec;      /* folder paths point into the user's string or the environment */
     const char *string; /* the configuration string; NULL: there is none */
     bool defaulted;     /* nobody named a tier: host stands in, and a device only where there is one */
-    uint64_t meta_bytes, staging_bytes, piece_bytes; /* resolved */
+    uint64_t staging_bytes, piece_bytes; /* resolved */
     bool verify, own_thread;
 };
 

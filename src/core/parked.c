@@ -3,6 +3,7 @@
 
 #include "pool/base/error.h"
 #include "src/core/manager.h"
+#include "src/core/use.h"
 #include "src/core/payload.h"
 #include "src/core/pressure.h"
 

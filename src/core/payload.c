@@ -4,6 +4,7 @@
 #include "pool/base/error.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
+#include "src/core/use.h"
 
 static size_t payload_size(uint32_t n_pieces)
 {
@@ -47,21 +48,23 @@ int spw__payload_create(struct spw_manager *manager, struct spw__group *group, u
     const uint64_t n_pieces = (size + manager->piece_bytes - 1) / manager->piece_bytes;
     struct spw__payload *payload = NULL;
     *out = NULL;
-    if (n_pieces < UINT16_MAX)
+    if (n_pieces <= UINT32_MAX)
         payload = spw__meta_alloc(&manager->meta, payload_size((uint32_t)n_pieces));
     if (!payload)
         return spw__fail(SPW_ENOMETA, "no metadata memory for a buffer of %llu pieces; raise meta= or piece=",
                          (unsigned long long)n_pieces);
     spw__mutex_init(&payload->lock, SPW__RANK_PAYLOAD);
+    payload->views.ids = payload->views.few;
+    payload->views.room = SPW__FEW_VIEWS;
     payload->manager = manager;
     payload->group = group;
     payload->size = size;
     payload->n_pieces = (uint32_t)n_pieces;
-    payload->identity = atomic_fetch_add(&manager->next_identity, 1) << 16;
+    payload->identity = atomic_fetch_add(&manager->next_identity, n_pieces);
     atomic_init(&payload->refs, 1);
     for (uint32_t i = 0; i < payload->n_pieces; i++) {
         payload->pieces[i].payload = payload;
-        payload->pieces[i].index = (uint16_t)i;
+        payload->pieces[i].index = i;
     }
     if (payload->n_pieces && cut_block(payload, block) != SPW_OK) {
         spw__payload_unref(payload);
@@ -104,17 +107,18 @@ static void free_payload(struct spw__payload *payload)
     for (uint32_t i = 0; i < payload->n_pieces; i++)
         free_piece(&payload->pieces[i]);
     spw__use_unref(manager, payload->last_use);
+    if (payload->views.ids != payload->views.few)
+        spw__meta_free(&manager->meta, payload->views.ids, payload->views.room * sizeof *payload->views.ids);
     spw__mutex_finish(&payload->lock);
     spw__meta_free(&manager->meta, payload, payload_size(payload->n_pieces));
 }
 
-/* The last use on the device has completed (or can never complete: the context is lost). */
+/* The last use has completed (or can never complete: the context is lost). */
 static void after_last_use(struct spw__move *move, int status)
 {
     struct spw__payload *payload = move->arg;
     struct spw_manager *manager = payload->manager;
     (void)status;
-    spw__move_give(manager, move);
     free_payload(payload);
     spw__pressure_kick(manager, SPW_TIER_HOST);
 }
@@ -122,28 +126,22 @@ static void after_last_use(struct spw__move *move, int status)
 /* Frees at once, or once the last use on a stream has completed: memory counts as free only then. */
 static void free_when_unused(struct spw__payload *payload)
 {
-    struct spw_manager *manager = payload->manager;
-    struct spw__use *use = payload->last_use;
-    if (spw__use_pending(manager, use)) {
-        struct spw__move *move = spw__move_take(manager);
-        if (move) {
-            move->use = use;
-            move->done = after_last_use;
-            move->arg = payload;
-            spw__mover_submit(manager->mover, move);
-            return;
-        }
-        /* Every set-aside move is in flight: the only place where a release waits for the device. */
-        while (spw__use_pending(manager, use)) {
-        }
-    }
-    free_payload(payload);
+    if (spw__use_pending(payload->manager, payload->last_use))
+        spw__use_when_over(payload, after_last_use);
+    else
+        free_payload(payload);
 }
 
 void spw__payload_unref(struct spw__payload *payload)
 {
     if (atomic_fetch_sub_explicit(&payload->refs, 1, memory_order_acq_rel) == 1)
         free_when_unused(payload);
+}
+
+bool spw__piece_evictable_locked(const struct spw__piece *piece)
+{
+    return piece->payload->sealed && piece->state == SPW__PIECE_IDLE && piece->pins == 0 && !piece->payload->gathering &&
+           spw__block_is(&piece->mem);
 }
 
 void spw__piece_requeue_locked(struct spw__piece *piece, bool failed)
@@ -153,8 +151,7 @@ void spw__piece_requeue_locked(struct spw__piece *piece, bool failed)
     if (!spw__block_is(&piece->mem))
         return;
     struct spw__victims *victims = &payload->manager->victims[piece->mem.tier][piece->mem.pool];
-    const bool may = payload->sealed && piece->state == SPW__PIECE_IDLE && piece->pins == 0 && !payload->gathering;
-    if (!may) {
+    if (!spw__piece_evictable_locked(piece)) {
         spw__victims_remove(victims, &piece->item);
         return;
     }
@@ -178,46 +175,6 @@ bool spw__payload_contiguous_locked(const struct spw__payload *payload, spw_tier
         *address = payload->pieces[0].mem.address;
     }
     return payload->n_pieces != 0;
-}
-
-struct spw__use *spw__use_ref(struct spw__use *use)
-{
-    if (use)
-        (void)atomic_fetch_add(&use->refs, 1);
-    return use;
-}
-
-bool spw__use_pending(struct spw_manager *manager, const struct spw__use *use)
-{
-    return use && spw__device_event_query(manager->device, use->event) == SPW_EAGAIN;
-}
-
-void spw__use_unref(struct spw_manager *manager, struct spw__use *use)
-{
-    if (!use || atomic_fetch_sub(&use->refs, 1) != 1)
-        return;
-    spw__device_event_put(manager->device, use->event);
-    spw__meta_free(&manager->meta, use, sizeof *use);
-}
-
-int spw__payload_note_use_locked(struct spw__payload *payload, void *stream)
-{
-    struct spw_manager *manager = payload->manager;
-    struct spw__use *use = spw__meta_alloc(&manager->meta, sizeof *use);
-    if (!use) /* no memory to remember it by: wait for it now */
-        return spw__device_synchronize(manager->device, stream);
-    /* The new event covers the old one: its stream waits for it first. */
-    int rc = payload->last_use ? spw__device_event_order(manager->device, stream, payload->last_use->event) : SPW_OK;
-    if (rc == SPW_OK)
-        rc = spw__device_event_record(manager->device, stream, &use->event);
-    if (rc != SPW_OK) {
-        spw__meta_free(&manager->meta, use, sizeof *use);
-        return rc;
-    }
-    atomic_init(&use->refs, 1);
-    spw__use_unref(manager, payload->last_use);
-    payload->last_use = use;
-    return SPW_OK;
 }
 
 void spw__piece_source_locked(const struct spw__piece *piece, struct spw__end *from)

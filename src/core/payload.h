@@ -5,15 +5,16 @@
  *     IDLE, mem        --evict_start--> SPILLING --evict_done--> IDLE, disk only (or mem in a lower tier)
  *     IDLE, mem + disk --evict_start (drop)--------------------> IDLE, disk only
  *     SPILLING         --cancelled, failed, or mapped meanwhile: evict_done--> IDLE, mem as before
- *     IDLE             --fetch_start--> FETCHING --fetch_done--> IDLE, mem at the place asked for
+ *     IDLE             --start_moves--> FETCHING --fetch_done--> IDLE, mem at the place asked for
  *     IDLE, disk only  --fetch_done(SPW_ECORRUPT)--> lost: the error sticks
  *
  * Invariants: one authoritative copy at any time; the source is freed only after the new place is published, under the
  * payload's lock; a piece with pins does not move; a piece is in a queue of victims exactly when it is sealed, IDLE, in
  * memory, without pins and not gathering.
  *
- * Threads: fields are guarded by the payload's lock unless they say otherwise. Ownership: handles, moves and fetches hold
- * references; the last one frees the memory in every tier.
+ * Threads: fields are guarded by the payload's lock unless they say otherwise; whoever has just made the payload, or has
+ * given back its last reference, is alone with it. Ownership: handles, moves and fetches hold references; the last one
+ * frees the memory in every tier.
  */
 #ifndef SPW_CORE_PAYLOAD_H
 #define SPW_CORE_PAYLOAD_H
@@ -34,34 +35,43 @@ struct spw__hole;
 enum spw__piece_state { SPW__PIECE_IDLE, SPW__PIECE_SPILLING, SPW__PIECE_FETCHING };
 
 struct spw__piece {
-    struct spw__item item; /* first: spill/ hands items back */
-    struct spw__payload *payload;
-    struct spw__block mem;
+    struct spw__item item; /* first: spill/ hands items back; guarded by its queue's lock */
+    struct spw__payload *payload; /* constant */
+    struct spw__block mem; /* where its owner is noted, under the pool's lock, is what a search for a hole sees of it */
     struct spw__block to; /* while moving to memory: where to */
     struct spw__extent disk;
     uint64_t sum; /* of the disk copy */
     struct spw__move *move; /* in flight: SPILLING or FETCHING */
     struct spw__hole *hole; /* that the piece's move helps to open; NULL: none */
     uint32_t pins;
-    uint16_t index;
+    uint32_t index; /* constant */
     uint8_t state; /* enum spw__piece_state */
     int lost;      /* 0, or the error that sticks to it */
 };
 
+/* Which views are open: an empty buffer has no piece to pin, and a copy of a view that was closed must be told apart. */
+enum { SPW__FEW_VIEWS = 3 };
+struct spw__views {
+    uint32_t *ids; /* few, or metadata memory once there are more */
+    uint32_t n, room;
+    uint32_t next; /* id of the next view */
+    uint32_t few[SPW__FEW_VIEWS];
+};
+
 struct spw__payload {
     struct spw__mutex lock;
-    struct spw_manager *manager;
+    struct spw_manager *manager; /* constant, as group, identity, size and n_pieces */
     struct spw__group *group;
     struct spw__use *last_use; /* NULL: nothing pending on a stream */
     struct spw__fetch *fetch;  /* at most one map brings the pieces together */
-    uint64_t identity;
+    uint64_t identity;         /* of the first piece; those of the others follow */
     uint64_t size;
     _Atomic uint32_t refs; /* atomic */
-    uint32_t views;        /* open, of any kind: an empty buffer has no piece to pin */
+    struct spw__views views;
     uint32_t writers;      /* open views with WRITE */
     uint32_t n_pieces;
     bool sealed;
-    bool watched;          /* the mover reports when last_use completes */
+    bool watched;          /* the mover will report the end of last_use */
     bool gathering;        /* the fetch has its room: no piece may leave */
     struct spw__piece pieces[];
 };
@@ -82,18 +92,14 @@ uint64_t spw__piece_bytes(const struct spw__piece *piece);
 /* Puts the piece's memory at block, and names it there as what can be moved. Payload locked, or not yet shared. */
 void spw__piece_set_memory(struct spw__piece *piece, const struct spw__block *block);
 
+/* True when the piece may be a victim. Payload locked. */
+bool spw__piece_evictable_locked(const struct spw__piece *piece);
+
 /* Queues the piece as a victim if it may be one, takes it out otherwise. Payload locked. */
 void spw__piece_requeue_locked(struct spw__piece *piece, bool failed);
 
 /* True when all pieces lie in one memory tier one behind the other; *tier and *address say where. Payload locked. */
 bool spw__payload_contiguous_locked(const struct spw__payload *payload, spw_tier *tier, uint64_t *address);
-
-/* Notes a use on stream that later moves must wait for. Payload locked. */
-int spw__payload_note_use_locked(struct spw__payload *payload, void *stream);
-struct spw__use *spw__use_ref(struct spw__use *use);
-/* True while what a stream was given has not completed: until then the memory is not free. */
-bool spw__use_pending(struct spw_manager *manager, const struct spw__use *use);
-void spw__use_unref(struct spw_manager *manager, struct spw__use *use);
 
 /* Where a move of piece begins: memory if it is there, else disk. Payload locked. */
 void spw__piece_source_locked(const struct spw__piece *piece, struct spw__end *from);

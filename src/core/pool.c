@@ -4,12 +4,16 @@
 #include "src/core/pressure.h"
 
 #include "pool/base/error.h"
+#include "pool/base/sized.h"
 
 #include <spillway/pool.h>
 
-void spw_pool_options_init(spw_pool_options *options)
+static const spw_pool_options pool_defaults = {.struct_size = sizeof(spw_pool_options),
+                                               .wait = {.timeout_ms = SPW_TIMEOUT_DEFAULT}};
+
+void spw_pool_options_init_sized(spw_pool_options *options, size_t size)
 {
-    *options = (spw_pool_options){.struct_size = sizeof *options, .wait = {.timeout_ms = SPW_TIMEOUT_DEFAULT}};
+    spw__sized_give(options, size, &pool_defaults);
 }
 
 static int check_place(const spw_manager *manager, spw_place place, const char *call)
@@ -28,9 +32,6 @@ static int check_alloc(size_t align, const spw_pool_options *options)
 {
     if ((align & (align - 1)) != 0 || align > SPW__ALIGN_MAX)
         return spw__fail(SPW_EINVAL, "spw_pool_alloc: an alignment of %zu is not a power of two up to 2 MiB", align);
-    if (options->struct_size != sizeof *options)
-        return spw__fail(SPW_EINVAL, "spw_pool_alloc: options.struct_size is %zu, not %zu; use spw_pool_options_init",
-                         options->struct_size, sizeof *options);
     if (options->flags & ~SPW_NOWAIT)
         return spw__fail(SPW_EINVAL, "spw_pool_alloc: unknown flags 0x%x; SPW_NOWAIT is the only one", options->flags);
     return spw__check_wait(&options->wait);
@@ -66,17 +67,16 @@ static int find_block(struct spw__request *request, const spw_wait_options *wait
 int spw_pool_alloc(spw_manager *manager, spw_place place, size_t bytes, size_t align, spw_stream *stream,
                    const spw_pool_options *options, spw_block *block)
 {
-    spw_pool_options defaults;
+    spw_pool_options taken = pool_defaults;
     uint64_t serial;
     int rc = block ? SPW_OK : spw__fail(SPW_EINVAL, "spw_pool_alloc: block is NULL");
-    if (!options) {
-        spw_pool_options_init(&defaults);
-        options = &defaults;
-    }
     if (block)
         *block = (spw_block){.ptr = NULL};
     if (rc == SPW_OK)
         rc = check_place(manager, place, "spw_pool_alloc");
+    if (rc == SPW_OK)
+        rc = spw__sized_take(&taken, SPW__SIZED_FIRST(spw_pool_options, wait), options, "spw_pool_alloc: options");
+    options = &taken;
     if (rc == SPW_OK)
         rc = check_alloc(align, options);
     if (rc != SPW_OK || bytes == 0)

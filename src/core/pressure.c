@@ -23,20 +23,23 @@ int spw__check_wait(const spw_wait_options *wait)
 {
     if (wait->task)
         return spw__fail(SPW_EINVAL, "wait.task: tasks are not part of this version; pass NULL");
+    for (unsigned i = 0; i < sizeof wait->reserved / sizeof wait->reserved[0]; i++)
+        if (wait->reserved[i])
+            return spw__fail(SPW_EINVAL, "wait.reserved[%u] is not 0; use the options' init function", i);
     if (spw__cancel_triggered(wait->cancel))
         return spw__fail(SPW_ECANCELED, "the call's cancel token was triggered before it began");
     return SPW_OK;
 }
 
 /* One try over the tiers of the request, best first. SPW_EAGAIN: no room anywhere. */
-static int try_tiers(struct spw__request *request, bool may_grow)
+static int try_tiers(struct spw__request *request, enum spw__grow grow)
 {
     bool possible = false;
     for (spw_tier tier = request->first; tier <= request->lowest; tier++) {
         struct spw__tier *at = spw__tier_of(request->manager, tier);
         if (!at->present)
             continue;
-        const int rc = spw__tier_alloc_aligned(at, request->group, request->bytes, request->align, may_grow,
+        const int rc = spw__tier_alloc_aligned(at, request->group, request->bytes, request->align, grow,
                                                &request->block);
         if (rc == SPW_OK || rc == SPW_ENOMETA)
             return rc;
@@ -48,7 +51,7 @@ static int try_tiers(struct spw__request *request, bool may_grow)
 
 static int attempt(struct spw__waiter *waiter)
 {
-    return try_tiers((struct spw__request *)(void *)waiter, false);
+    return try_tiers((struct spw__request *)(void *)waiter, SPW__GROW_NOT);
 }
 
 static uint32_t channels_of(const struct spw__request *request)
@@ -62,41 +65,54 @@ static uint32_t channels_of(const struct spw__request *request)
 /* The demand of those who wait for a tier's victims. */
 struct demand {
     struct spw__tier *tier;
+    struct spw__hole_none none; /* what is known to have no window: those who lack it are left out */
     uint64_t bytes;
-    uint64_t align_bytes;      /* what their alignment may cost at the end of a pool that grows */
+    uint64_t admission_bytes;  /* of it, of admissions */
     uint64_t least_bytes;      /* of the smallest waiter: a pool that cannot hold it is of no use */
     uint64_t fragmented_bytes; /* of the oldest waiter that only lacks a hole */
     uint64_t fragmented_align;
+    bool fragmented_admission;
     uint32_t route;            /* lowest place in the tier's route that a waiter can use */
     bool any;
+    bool stuck;                /* somebody was left out */
     int complete_with;         /* when set: every waiter ends with it */
 };
 
 static int visit_demand(struct spw__waiter *waiter, void *arg)
 {
     struct demand *demand = arg;
-    const struct spw__request *request = (struct spw__request *)(void *)waiter;
+    struct spw__request *request = (struct spw__request *)(void *)waiter;
     if (request->lowest != demand->tier->tier || request->failed == SPW_ETOOBIG) /* no victim here would help it */
         return SPW_EAGAIN;
-    if (demand->complete_with)
+    if (demand->complete_with) {
+        request->spill_failed = true;
         return demand->complete_with;
+    }
+    if (request->failed == SPW_EFRAG && request->bytes >= demand->none.bytes &&
+        spw__hole_align(request->align) >= demand->none.align) {
+        demand->stuck = true;
+        return SPW_EAGAIN;
+    }
     const uint32_t route = spw__tier_first_route(demand->tier, request->bytes);
     const uint64_t charge = spw__tier_charge(demand->tier, request->bytes);
     demand->route = demand->any && demand->route < route ? demand->route : route;
     demand->least_bytes = demand->any && demand->least_bytes < charge ? demand->least_bytes : charge;
     demand->any = true;
     demand->bytes += charge;
-    demand->align_bytes += request->align > SPW__IO_BLOCK ? request->align : 0;
+    demand->admission_bytes += request->admission ? charge : 0;
     if (request->failed == SPW_EFRAG && demand->fragmented_bytes == 0) {
         demand->fragmented_bytes = request->bytes;
         demand->fragmented_align = request->align;
+        demand->fragmented_admission = request->admission;
     }
     return SPW_EAGAIN;
 }
 
-static struct demand look(struct spw_manager *manager, struct spw__tier *tier, int complete_with)
+/* Guarded by the tier's pressure lock. */
+static struct demand look_locked(struct spw_manager *manager, struct spw__tier *tier, int complete_with)
 {
-    struct demand demand = {.tier = tier, .complete_with = complete_with};
+    struct demand demand = {.tier = tier, .complete_with = complete_with,
+                            .none = spw__hole_none_locked(&manager->holes[tier->tier])};
     spw__waitset_visit(&manager->waits, SPW__CHANNEL(tier->tier), visit_demand, &demand);
     return demand;
 }
@@ -127,11 +143,15 @@ static struct supply supply_of(struct spw_manager *manager, const struct demand 
     return supply;
 }
 
-/* The coldest item of the pools that are of use, counted as leaving from now on. */
+/* The coldest item of the pools that are of use, counted as leaving from now on. Where the disk is full, and below the
+ * tier is nothing but the disk, only clean items are of use: it is not asked once for every victim. */
 static bool pop_victim(struct spw_manager *manager, const struct demand *demand, struct spw__victim *victim)
 {
     const struct spw__tier *tier = demand->tier;
-    for (int clean_only = 1; clean_only >= 0; clean_only--)
+    bool disk_next = true;
+    for (spw_tier below = tier->tier + 1; below < SPW__MEMORY_TIERS; below++)
+        disk_next &= !manager->tiers[below].present;
+    for (int clean_only = 1; clean_only >= (victim->disk_full && disk_next ? 1 : 0); clean_only--)
         for (uint32_t at = demand->route; at < tier->n_pools; at++) {
             if (tier->pools[tier->route[at]].size < demand->least_bytes)
                 continue;
@@ -139,6 +159,7 @@ static bool pop_victim(struct spw_manager *manager, const struct demand *demand,
             victim->item = spw__victims_pop(victim->queue, clean_only, spw__evict_claim);
             if (!victim->item)
                 continue;
+            victim->tier = tier->tier;
             victim->bytes = victim->item->bytes;
             (void)atomic_fetch_add(&victim->queue->leaving_bytes, victim->bytes);
             return true;
@@ -146,7 +167,7 @@ static bool pop_victim(struct spw_manager *manager, const struct demand *demand,
     return false;
 }
 
-static void end_round(struct spw_manager *manager, struct spw__tier *tier)
+static void end_round_locked(struct spw_manager *manager, struct spw__tier *tier)
 {
     manager->holes[tier->tier].tries = 0;
     if (!manager->pressure[tier->tier].failed)
@@ -165,39 +186,76 @@ static enum choice choose_locked(struct spw_manager *manager, struct spw__tier *
 {
     struct spw__pressure *pressure = &manager->pressure[tier->tier];
     struct spw__hole *hole = &manager->holes[tier->tier];
-    const struct demand demand = look(manager, tier, 0);
-    if (!demand.any) {
-        end_round(manager, tier);
+    const struct demand demand = look_locked(manager, tier, 0);
+    if (!demand.any && !demand.stuck)
+        end_round_locked(manager, tier);
+    if (!demand.any)
         return CHOSE_NOTHING;
-    }
     if (hole->active)
         return CHOSE_NOTHING; /* its window counts as taken until it ends, and then there is another look */
     const struct supply supply = supply_of(manager, &demand);
-    if (demand.bytes <= supply.free + supply.leaving && demand.fragmented_bytes <= supply.leaving)
+    const uint64_t covered = supply.free + supply.leaving;
+    if (demand.bytes <= covered && demand.fragmented_bytes <= supply.leaving)
         return CHOSE_NOTHING;
     if (demand.fragmented_bytes && supply.leaving == 0 && hole->tries < SPW__HOLE_TRIES_MAX) {
         *hole_demand = demand;
         hole->active = true;
         return CHOSE_HOLE;
     }
-    /* A full disk is full for all: the round ends instead of asking it once for every victim. */
-    const bool disk_full = pressure->failed && pressure->failure.code == SPW_ENOSPC;
-    if (!disk_full && pop_victim(manager, &demand, victim))
+    victim->disk_full = pressure->failed && pressure->failure.code == SPW_ENOSPC;
+    /* An admission's victim is one that the others would not need. */
+    victim->admission = demand.bytes > covered ? demand.bytes - demand.admission_bytes <= covered
+                                               : demand.fragmented_admission;
+    if (pop_victim(manager, &demand, victim))
         return CHOSE_VICTIM;
     /* Everything that could go was tried, nothing is on its way, and something could not be written. */
     if (pressure->failed && !supply.in_flight) {
-        (void)look(manager, tier, pressure->failure.code);
-        end_round(manager, tier);
+        (void)look_locked(manager, tier, pressure->failure.code);
+        end_round_locked(manager, tier);
     }
     return CHOSE_NOTHING;
+}
+
+/* What those need who may be served in a tier, be it their lowest or a better one. */
+struct growth {
+    const struct spw__tier *tier;
+    uint64_t budget;
+    uint64_t least_bytes; /* UINT64_MAX: nobody needs anything */
+    uint64_t bytes;       /* with what alignment may cost at the end of a pool */
+};
+
+static int visit_growth(struct spw__waiter *waiter, void *arg)
+{
+    struct growth *growth = arg;
+    const struct spw__request *request = (struct spw__request *)(void *)waiter;
+    const uint64_t charge = spw__tier_charge(growth->tier, request->bytes);
+    if (request->bytes > growth->tier->largest_request || charge > growth->budget)
+        return SPW_EAGAIN;
+    growth->least_bytes = charge < growth->least_bytes ? charge : growth->least_bytes;
+    growth->bytes += charge + (request->align > SPW__IO_BLOCK ? request->align : 0);
+    return SPW_EAGAIN;
 }
 
 /* Attempts run under the wait lock and cannot let pools grow: what could still be given memory gets it here. */
 static void grow_for_waiters(struct spw_manager *manager, struct spw__tier *tier)
 {
-    const struct demand demand = look(manager, tier, 0);
-    if (demand.any && spw__tier_grow_for_all(tier, demand.least_bytes, demand.bytes + demand.align_bytes))
+    struct growth growth = {.tier = tier, .budget = atomic_load(&manager->root.gates[tier->tier].budget),
+                            .least_bytes = UINT64_MAX};
+    spw__waitset_visit(&manager->waits, SPW__CHANNEL(tier->tier), visit_growth, &growth);
+    if (growth.least_bytes != UINT64_MAX && spw__tier_grow_for_all(tier, growth.least_bytes, growth.bytes))
         spw__waitset_signal(&manager->waits, SPW__CHANNEL(tier->tier));
+}
+
+/* Starts the victim's eviction; false: no other can be started now either. */
+static bool evict(struct spw_manager *manager, const struct spw__victim *victim)
+{
+    const enum spw__evict_result result = spw__evict_start(victim);
+    if (result == SPW__EVICT_NO_DISK) { /* filed as failed: the round is not over before it is forgiven */
+        spw__mutex_lock(&manager->pressure[victim->tier].lock);
+        manager->pressure[victim->tier].failed = true;
+        spw__mutex_unlock(&manager->pressure[victim->tier].lock);
+    }
+    return result != SPW__EVICT_BUSY;
 }
 
 /* Evicts and opens holes until nothing more is needed, can be found, or can be done now. */
@@ -205,6 +263,7 @@ static void pump(struct spw_manager *manager, spw_tier tier)
 {
     struct spw__victim victim;
     struct demand demand = {.bytes = 0};
+    unsigned searches = 0;
     bool more = true;
     grow_for_waiters(manager, spw__tier_of(manager, tier));
     while (more) {
@@ -213,10 +272,11 @@ static void pump(struct spw_manager *manager, spw_tier tier)
         spw__mutex_unlock(&manager->pressure[tier].lock);
         switch (choice) {
         case CHOSE_NOTHING: more = false; break;
-        case CHOSE_VICTIM: more = spw__evict_start(&victim) != SPW__EVICT_BUSY; break;
-        case CHOSE_HOLE: /* without a window no eviction helps either: what is mapped or unsealed is in the way */
-            spw__hole_open(manager, tier, demand.fragmented_bytes, demand.fragmented_align);
-            more = false;
+        case CHOSE_VICTIM: more = evict(manager, &victim); break;
+        case CHOSE_HOLE: /* without one, others may still be helped; but not for ever while things change under us */
+            more = spw__hole_open(manager, tier, demand.fragmented_bytes, demand.fragmented_align,
+                                  demand.fragmented_admission) != SPW__HOLE_CLEARING &&
+                   ++searches < SPW__HOLE_TRIES_MAX;
             break;
         }
     }
@@ -226,8 +286,42 @@ void spw__pressure_kick(struct spw_manager *manager, spw_tier tier)
 {
     /* Room in a tier is also room for what the tiers above it would push down. */
     for (int at = (int)tier < SPW__MEMORY_TIERS ? (int)tier : SPW__MEMORY_TIERS - 1; at >= 0; at--)
-        if (spw__waitset_busy(&manager->waits, SPW__CHANNEL(at)))
+        if (spw__waitset_busy(&manager->waits, SPW__CHANNEL(at))) {
+            spw_error_info kept; /* what fails in there is not the error of this thread's call */
+            spw__error_save(&kept);
             pump(manager, (spw_tier)at);
+            (void)spw__error_restore(&kept);
+        }
+}
+
+struct grant {
+    struct spw_manager *manager;
+    struct spw__block *window;
+    bool given;
+};
+
+static int visit_grant(struct spw__waiter *waiter, void *arg)
+{
+    struct grant *grant = arg;
+    struct spw__request *request = (struct spw__request *)(void *)waiter;
+    const spw_tier tier = (spw_tier)grant->window->tier;
+    struct spw__tier *at = spw__tier_of(grant->manager, tier);
+    if (grant->given || request->lowest != tier || spw__tier_charge(at, request->bytes) != grant->window->bytes ||
+        at->pools[grant->window->pool].limit < request->bytes ||
+        (request->align && grant->window->address % request->align != 0))
+        return SPW_EAGAIN;
+    grant->given = spw__tier_adopt(at, request->group, grant->window);
+    if (!grant->given)
+        return SPW_EAGAIN;
+    request->block = *grant->window;
+    return SPW_OK;
+}
+
+bool spw__pressure_grant(struct spw_manager *manager, struct spw__block *window)
+{
+    struct grant grant = {.manager = manager, .window = window};
+    spw__waitset_visit(&manager->waits, SPW__CHANNEL(window->tier), visit_grant, &grant);
+    return grant.given;
 }
 
 void spw__pressure_note_failure(struct spw_manager *manager, spw_tier tier)
@@ -253,6 +347,19 @@ static spw_error_info numbers(const struct spw__request *request)
                             .limit_bytes = atomic_load(&gate->budget)};
 }
 
+/* The pools of tier could hold the request, but its budget was lowered to less. */
+static int fail_budget(const struct spw__request *request, spw_tier tier)
+{
+    const struct spw__gate *gate = &request->group->gates[tier];
+    const spw_error_info info = {.place = SPW_PLACE(tier, 0), .requested_bytes = request->bytes,
+                                 .free_bytes = spw__gate_free(gate), .limit_bytes = atomic_load(&gate->budget),
+                                 .largest_free_bytes = spw__tier_largest_free(spw__tier_of(request->manager, tier))};
+    return spw__fail_info(&info, SPW_ETOOBIG, "a request of %llu bytes can never fit under the budget of %s, %llu "
+                                              "bytes: its pools could hold it; raise the budget with spw_set_budget",
+                          (unsigned long long)info.requested_bytes, spw_tier_name(tier),
+                          (unsigned long long)info.limit_bytes);
+}
+
 static int fail_request(const struct spw__request *request, int code)
 {
     const spw_error_info info = numbers(request);
@@ -268,6 +375,9 @@ static int fail_request(const struct spw__request *request, int code)
                    (unsigned long long)info.largest_free_bytes);
     switch (code) {
     case SPW_ETOOBIG:
+        for (spw_tier tried = request->first; tried <= request->lowest; tried++)
+            if (request->bytes <= spw__tier_of(request->manager, tried)->largest_request)
+                return fail_budget(request, tried);
         return spw__fail_info(&info, code, "a request of %s can never fit: no pool is that large or admits that size; "
                                            "raise %s= or its pool limits", where, tier);
     case SPW_ENOMETA: return spw__fail_info(&info, code, "no metadata memory for a request of %s; raise meta=", where);
@@ -276,8 +386,8 @@ static int fail_request(const struct spw__request *request, int code)
         return spw__fail_info(&info, code, "no hole for %s before the deadline: what lies between is mapped, unsealed "
                                            "or raw; unmap or free it, or raise %s=", where, tier);
     case SPW_ENOMEM:
-        return spw__fail_info(&info, code, "no room for %s before the deadline: what lies there is mapped, not sealed or raw%s; seal, unmap or release "
-                                           "something, or raise %s=",
+        return spw__fail_info(&info, code, "no room for %s before the deadline: what lies there is mapped, not sealed or "
+                                           "raw%s; seal, unmap or release something, or raise %s=",
                               where, request->manager->store ? "" : ", or there is no spill folder (disk=)", tier);
     case SPW_ECANCELED: return spw__fail_info(&info, code, "the wait for %s was cancelled", where);
     default: return spw__fail_info(&info, code, "the wait for %s ended: %s", where, spw_strerror(code));
@@ -302,7 +412,7 @@ static void begin_round(struct spw_manager *manager, spw_tier tier)
     if (spw__waitset_busy(&manager->waits, SPW__CHANNEL(tier)))
         return;
     spw__mutex_lock(&manager->pressure[tier].lock);
-    end_round(manager, spw__tier_of(manager, tier));
+    end_round_locked(manager, spw__tier_of(manager, tier));
     spw__mutex_unlock(&manager->pressure[tier].lock);
 }
 
@@ -330,7 +440,7 @@ static int conclude(const struct spw__request *request, int rc)
 {
     if (rc == SPW_OK)
         return SPW_OK;
-    if (rc == SPW_ENOSPC || rc == SPW_EIO || rc == SPW_EDEVICE)
+    if (request->spill_failed)
         return fail_spill(request, rc);
     if (rc == SPW_ETIMEDOUT) {
         spw__core_count(request->manager, SPW__CORE_WAIT_TIMEOUTS, 1);
@@ -342,12 +452,13 @@ static int conclude(const struct spw__request *request, int rc)
 int spw__request_run(struct spw__request *request, const spw_wait_options *wait)
 {
     struct spw_manager *manager = request->manager;
+    const enum spw__grow grow = request->nowait ? SPW__GROW_ALONE : SPW__GROW_FREELY;
     int rc = SPW_EAGAIN;
     /* Those who wait already go first, unless the caller cannot wait at all. */
     if (request->nowait || !spw__waitset_busy(&manager->waits, channels_of(request))) {
-        rc = try_tiers(request, true);
+        rc = try_tiers(request, grow);
         if (rc == SPW_EAGAIN && spw__parked_sweep(manager))
-            rc = try_tiers(request, true);
+            rc = try_tiers(request, grow);
         if (rc == SPW_EAGAIN)
             spw__waitset_signal(&manager->waits, channels_of(request));
     }

@@ -24,6 +24,8 @@ struct spw__request {
     uint64_t bytes;
     uint64_t align; /* of the address: a power of two up to SPW__ALIGN_MAX; 0: what disks ask for */
     bool nowait;
+    bool admission; /* nothing may go from device to pinned_host for it */
+    bool spill_failed;      /* guarded by the wait lock once enqueued: it ended because nothing more could be spilled */
     int failed;             /* guarded by the wait lock once enqueued: why the last attempt at lowest did not succeed */
     struct spw__block block; /* out */
 };
@@ -33,6 +35,10 @@ int spw__request_run(struct spw__request *request, const spw_wait_options *wait)
 
 /* Something in tier became evictable or free: serves its waiters and picks victims for those that are left. */
 void spw__pressure_kick(struct spw_manager *manager, spw_tier tier);
+
+/* A window of tier's memory was cleared, for which nobody is charged: it goes to the oldest waiter that asks for just as
+ * much. False: it is still the caller's. */
+bool spw__pressure_grant(struct spw_manager *manager, struct spw__block *window);
 
 /* Notes that a victim of tier could not be written, with the calling thread's error detail. */
 void spw__pressure_note_failure(struct spw_manager *manager, spw_tier tier);

@@ -24,7 +24,7 @@ enum { FIRST_ROOM = 16 };
 void spw__raw_init(struct spw__raw *raw, struct spw__meta *meta)
 {
     raw->meta = meta;
-    for (unsigned i = 0; i < SPW__RAW_TIERS; i++)
+    for (unsigned i = 0; i < SPW__MEMORY_TIERS; i++)
         spw__gate_init(&raw->live_bytes[i], UINT64_MAX);
     for (unsigned i = 0; i < SPW__RAW_SHARDS; i++)
         spw__mutex_init(&raw->shards[i].lock, SPW__RANK_RAW);

@@ -14,10 +14,10 @@
 
 #include "pool/base/lock.h"
 #include "pool/base/meta.h"
+#include "pool/base/units.h"
 #include "pool/tier.h"
 
 #define SPW__RAW_SHARDS 32u
-#define SPW__RAW_TIERS 3u /* memory tiers */
 #define SPW__RAW_ANY UINT64_MAX /* a serial number that every entry has */
 
 struct spw__raw_entry;
@@ -28,13 +28,13 @@ struct spw__raw_shard {
     uint32_t room;                  /* entries that there is space for: a power of two, or 0 */
     uint32_t used;
     uint32_t serial;                /* of the latest entry */
-    uint64_t allocs[SPW__RAW_TIERS]; /* ever */
-    uint64_t live[SPW__RAW_TIERS];
+    uint64_t allocs[SPW__MEMORY_TIERS]; /* ever */
+    uint64_t live[SPW__MEMORY_TIERS];
 };
 
 struct spw__raw {
     struct spw__meta *meta;
-    struct spw__gate live_bytes[SPW__RAW_TIERS]; /* no budget: for the peak */
+    struct spw__gate live_bytes[SPW__MEMORY_TIERS]; /* no budget: for the peak */
     struct spw__raw_shard shards[SPW__RAW_SHARDS];
 };
 

@@ -3,20 +3,25 @@
 #include "src/core/manager.h"
 #include "src/core/map.h"
 #include "src/core/pressure.h"
+#include "src/core/use.h"
 
 #include <string.h>
 
 #include "pool/base/error.h"
+#include "pool/base/sized.h"
 
-void spw_map_options_init(spw_map_options *options)
+static const spw_map_options map_defaults = {.struct_size = sizeof(spw_map_options),
+                                             .wait = {.timeout_ms = SPW_TIMEOUT_DEFAULT}};
+
+void spw_map_options_init_sized(spw_map_options *options, size_t size)
 {
-    *options = (spw_map_options){.struct_size = sizeof *options, .wait = {.timeout_ms = SPW_TIMEOUT_DEFAULT}};
+    spw__sized_give(options, size, &map_defaults);
 }
 
 #define ALL_FLAGS                                                                                                      \
     (SPW_MAP_READ | SPW_MAP_WRITE | SPW_MAP_DISCARD | SPW_MAP_NOMOVE | SPW_MAP_HERE | SPW_MAP_NOWAIT)
 
-static int check_map(spw_buffer *buffer, spw_place place, uint32_t flags, const spw_map_options *options)
+static int check_map(spw_buffer *buffer, spw_place place, uint32_t flags)
 {
     if (flags & ~ALL_FLAGS || !(flags & (SPW_MAP_READ | SPW_MAP_WRITE)))
         return spw__fail(SPW_EINVAL, "spw_map: flags 0x%x: READ or WRITE must be given, and nothing unknown", flags);
@@ -26,41 +31,38 @@ static int check_map(spw_buffer *buffer, spw_place place, uint32_t flags, const 
         return spw__fail(SPW_EINVAL, "spw_map: %s is not a memory tier of this manager; it has those that its "
                                      "configuration names (device=, pinned=, host=)",
                          place == SPW_PLACE_NONE ? "no place" : spw_tier_name(SPW_PLACE_TIER(place)));
-    if (options && options->struct_size != sizeof *options)
-        return spw__fail(SPW_EINVAL, "spw_map: options.struct_size is %zu, not %zu; use spw_map_options_init",
-                         options->struct_size, sizeof *options);
-    if (flags & SPW_MAP_WRITE) {
-        spw__mutex_lock(&buffer->payload->lock);
-        const bool sealed = buffer->payload->sealed;
-        spw__mutex_unlock(&buffer->payload->lock);
-        if (sealed)
-            return spw__fail(SPW_ESEALED, "spw_map: the buffer \"%s\" is sealed: its content is immutable", buffer->tag);
-    }
-    return options ? spw__check_wait(&options->wait) : SPW_OK;
+    return SPW_OK;
 }
 
 int spw_map(spw_buffer *buffer, spw_place place, uint32_t flags, const spw_map_options *options, spw_view *view)
 {
-    spw_tier tier;
-    uint64_t address;
+    spw_map_options taken = map_defaults;
+    struct spw__mapped mapped;
     int rc = spw__handle_check(buffer, "spw_map");
     if (rc == SPW_OK && !view)
         rc = spw__fail(SPW_EINVAL, "spw_map: view is NULL");
     if (rc == SPW_OK)
-        rc = check_map(buffer, place, flags, options);
+        rc = check_map(buffer, place, flags);
+    if (rc == SPW_OK)
+        rc = spw__sized_take(&taken, SPW__SIZED_FIRST(spw_map_options, wait), options, "spw_map: options");
+    options = &taken;
+    if (rc == SPW_OK)
+        rc = spw__check_wait(&options->wait);
     if (view)
         *view = (spw_view){.data = NULL};
     if (rc == SPW_OK)
-        rc = spw__payload_map(buffer->payload, place, flags, options, &tier, &address);
-    if (rc == SPW_OK && tier == SPW_TIER_DEVICE) {
-        rc = spw__payload_order_use(buffer->payload, options ? options->stream : NULL, options ? &options->wait : NULL);
-        if (rc != SPW_OK)
-            (void)spw__payload_unmap(buffer->payload, (flags & SPW_MAP_WRITE) != 0, NULL);
-    }
+        rc = spw__payload_map(buffer->payload, place, flags, options, &mapped);
     if (rc != SPW_OK)
         return rc;
-    *view = (spw_view){.data = (void *)(uintptr_t)address, .size = buffer->payload->size, .place = SPW_PLACE(tier, 0),
-                       .flags = flags, .reserved = {buffer->payload, NULL}};
+    const bool write = (flags & SPW_MAP_WRITE) != 0;
+    rc = spw__use_order(buffer->payload, options->stream, &options->wait);
+    if (rc != SPW_OK) {
+        (void)spw__payload_unmap(buffer->payload, mapped.view_id, write, NULL);
+        return rc;
+    }
+    *view = (spw_view){.data = (void *)(uintptr_t)mapped.address, .size = buffer->payload->size,
+                       .place = SPW_PLACE(mapped.tier, 0), .flags = flags,
+                       .reserved = {buffer->payload, (void *)(uintptr_t)mapped.view_id}};
     return SPW_OK;
 }
 
@@ -72,8 +74,9 @@ int spw_unmap(spw_buffer *buffer, spw_view *view, spw_stream *stream)
     if (!view || view->reserved[0] != buffer->payload)
         return spw__fail(SPW_EBADHANDLE, "spw_unmap: the view is not open on the buffer \"%s\"", buffer->tag);
     const bool write = (view->flags & SPW_MAP_WRITE) != 0;
+    const uint32_t view_id = (uint32_t)(uintptr_t)view->reserved[1];
     *view = (spw_view){.data = NULL};
-    return spw__payload_unmap(buffer->payload, write, stream);
+    return spw__payload_unmap(buffer->payload, view_id, write, stream);
 }
 
 int spw_buffer_write(spw_buffer *buffer, size_t offset, const void *src, size_t bytes)

@@ -2,30 +2,49 @@
 #include "src/core/handle.h"
 #include "src/core/manager.h"
 #include "src/core/map.h"
+#include "src/core/pressure.h"
+#include "src/core/use.h"
 
 #include "pool/base/error.h"
 #include "spill/copy.h"
 
-/* A pinned payload with no move in flight belongs to its pins alone: content on disk is a copy, and may go. */
-static int unseal_pinned(struct spw__payload *payload)
+/* What lies on disk would differ from now on: gives it back. The payload is unsealed and pinned: nothing moves. */
+static void drop_disk_copies(struct spw__payload *payload)
 {
-    struct spw_manager *manager = payload->manager;
     for (uint32_t i = 0; i < payload->n_pieces; i++) {
         struct spw__piece *piece = &payload->pieces[i];
-        const int rc = spw__payload_await_piece(piece);
-        if (rc != SPW_OK)
-            return rc;
         spw__mutex_lock(&payload->lock);
         const struct spw__extent copy = piece->disk;
         piece->disk = (struct spw__extent){.bytes = 0};
         spw__mutex_unlock(&payload->lock);
         if (copy.bytes)
-            spw__store_free(manager->store, &copy);
+            spw__store_free(payload->manager->store, &copy);
     }
+}
+
+/* Unseals the buffer if the caller's is the only reference and its view the only one: *sole says whether it is. Moves in
+ * flight are waited for; they would leave a copy of the old content. SPW_EMAPPED when the sole owner has other views
+ * open: their reader relies on the content, and the reference could not be given back for a copy. */
+static int unseal_if_sole(spw_buffer *buffer, const spw_wait_options *wait, bool *sole)
+{
+    struct spw__payload *payload = buffer->payload;
+    const uint64_t deadline_ns = spw__deadline_ns(buffer->manager, wait);
+    int rc = SPW_OK;
     spw__mutex_lock(&payload->lock);
-    payload->sealed = false;
+    while ((*sole = atomic_load(&buffer->refs) == 1) && payload->views.n == 1 && !spw__payload_idle_locked(payload) &&
+           rc == SPW_OK) {
+        rc = spw__payload_wait_unlock(payload, wait, deadline_ns);
+        spw__mutex_lock(&payload->lock);
+    }
+    const bool mapped = payload->views.n > 1;
+    if (rc == SPW_OK && *sole && !mapped)
+        payload->sealed = false;
     spw__mutex_unlock(&payload->lock);
-    return SPW_OK;
+    if (rc == SPW_OK && *sole && mapped)
+        return spw__fail(SPW_EMAPPED, "spw_buffer_make_writable: the buffer \"%s\" is mapped; unmap it first", buffer->tag);
+    if (rc == SPW_OK && *sole)
+        drop_disk_copies(payload);
+    return rc;
 }
 
 static int copy_bytes(spw_manager *manager, const spw_view *from, const spw_view *to)
@@ -54,10 +73,7 @@ static int copy_head(const spw_buffer *from, spw_buffer *to)
 static int copy_buffer(spw_buffer *buffer, const spw_view *view, const spw_alloc_options *given, spw_buffer **out)
 {
     spw_view to;
-    spw_alloc_options options;
-    spw_alloc_options_init(&options);
-    if (given)
-        options = *given;
+    spw_alloc_options options = *given;
     options.tag = options.tag ? options.tag : buffer->tag;
     int rc = spw_alloc(buffer->manager, view->place, view->size, &options, out);
     if (rc != SPW_OK)
@@ -77,20 +93,6 @@ static int copy_buffer(spw_buffer *buffer, const spw_view *view, const spw_alloc
     return rc;
 }
 
-/* Whether the caller's is the only reference; SPW_EMAPPED when it is, and views other than ours are open: their reader
- * relies on the content, and the reference could not be given back for a copy. */
-static int look_for_others(const spw_buffer *buffer, bool *sole)
-{
-    struct spw__payload *payload = buffer->payload;
-    spw__mutex_lock(&payload->lock);
-    *sole = atomic_load(&buffer->refs) == 1;
-    const bool mapped = payload->views > 1;
-    spw__mutex_unlock(&payload->lock);
-    if (*sole && mapped)
-        return spw__fail(SPW_EMAPPED, "spw_buffer_make_writable: the buffer \"%s\" is mapped; unmap it first", buffer->tag);
-    return SPW_OK;
-}
-
 static int make_writable(spw_buffer **buffer, spw_place place, const spw_alloc_options *options)
 {
     spw_map_options map_options;
@@ -104,33 +106,38 @@ static int make_writable(spw_buffer **buffer, spw_place place, const spw_alloc_o
     if (!sealed)
         return SPW_OK;
     spw_map_options_init(&map_options);
-    if (options)
-        map_options.wait = options->wait;
-    const uint32_t flags = SPW_MAP_READ | SPW_MAP_HERE | (options && (options->flags & SPW_NOWAIT) ? SPW_MAP_NOWAIT : 0);
+    map_options.wait = options->wait;
+    const uint32_t flags = SPW_MAP_READ | SPW_MAP_HERE | ((options->flags & SPW_NOWAIT) ? SPW_MAP_NOWAIT : 0);
     rc = spw_map(old, place, flags, &map_options, &view);
     if (rc != SPW_OK)
         return rc;
     bool sole;
-    rc = look_for_others(old, &sole);
-    if (rc == SPW_OK)
-        rc = sole ? unseal_pinned(old->payload) : copy_buffer(old, &view, options, &copy);
+    rc = unseal_if_sole(old, &map_options.wait, &sole);
+    if (rc == SPW_OK && !sole)
+        rc = copy_buffer(old, &view, options, &copy);
     const int unmapped = spw_unmap(old, &view, NULL);
     rc = rc == SPW_OK ? unmapped : rc;
-    if (rc != SPW_OK || sole)
-        return rc;
-    *buffer = copy;
-    return spw_buffer_release(old);
+    if (rc == SPW_OK && !sole)
+        rc = spw_buffer_release(old); /* fails when the others are gone, and left a view open */
+    if (rc == SPW_OK && !sole)
+        *buffer = copy;
+    else if (copy)
+        (void)spw_buffer_release(copy);
+    return rc;
 }
 
 int spw_buffer_make_writable(spw_buffer **buffer, spw_place place, const spw_alloc_options *options)
 {
+    spw_alloc_options taken;
     int rc = buffer ? spw__handle_check(*buffer, "spw_buffer_make_writable")
                     : spw__fail(SPW_EINVAL, "spw_buffer_make_writable: buffer is NULL");
+    if (rc == SPW_OK)
+        rc = spw__alloc_options_take(&taken, options, "spw_buffer_make_writable: options");
     if (rc != SPW_OK)
         return rc;
     struct spw__waitset *waits = &(*buffer)->manager->waits;
     spw__waitset_enter(waits); /* it touches the buffer between waits: a forced destroy lets it leave first */
-    rc = make_writable(buffer, place, options);
+    rc = make_writable(buffer, place, &taken);
     spw__waitset_leave(waits);
     return rc;
 }

@@ -3,8 +3,10 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "pool/base/error.h"
+#include "pool/base/sized.h"
 #include "src/core/manager.h"
 
 static uint64_t sum(const spw_manager *manager, unsigned which)
@@ -55,15 +57,15 @@ static void fill_edges(spw_manager *manager, spw_stats *stats)
         }
 }
 
-int spw_stats_snapshot(spw_manager *manager, spw_stats *stats)
+int spw_stats_snapshot(spw_manager *manager, spw_stats *out)
 {
-    if (!manager || !stats || stats->struct_size != sizeof *stats)
-        return spw__fail(SPW_EINVAL, "spw_stats_snapshot: manager or stats is NULL, or stats->struct_size is not %zu; use "
-                                     "SPW_STATS_INIT", sizeof *stats);
+    if (!manager || !out || out->struct_size < SPW__SIZED_FIRST(spw_stats, meta_resident_bytes))
+        return spw__fail(SPW_EINVAL, "spw_stats_snapshot: manager or stats is NULL, or stats->struct_size is %zu, not "
+                                     "%zu; use SPW_STATS_INIT", out ? out->struct_size : 0, sizeof *out);
     const int rc = spw__check_process(manager);
     if (rc != SPW_OK)
         return rc;
-    *stats = SPW_STATS_INIT;
+    spw_stats filled = SPW_STATS_INIT, *const stats = &filled;
     for (spw_tier tier = SPW_TIER_DEVICE; tier < SPW__MEMORY_TIERS; tier++)
         if (manager->tiers[tier].present)
             fill_memory_tier(manager, tier, &stats->tiers[tier]);
@@ -85,6 +87,9 @@ int spw_stats_snapshot(spw_manager *manager, spw_stats *stats)
     stats->io_is_uring = manager->store && spw__mover_io_is_uring(manager->mover);
     stats->io_is_direct = manager->store && spw__store_is_direct(manager->store);
     stats->meta_resident_bytes = spw__meta_resident_bytes(&manager->meta);
+    /* Never beyond what either side knows: the caller's size is kept, and so is what a newer header has behind it. */
+    stats->struct_size = out->struct_size;
+    memcpy(out, stats, stats->struct_size < sizeof *stats ? stats->struct_size : sizeof *stats);
     return SPW_OK;
 }
 

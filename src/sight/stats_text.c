@@ -29,8 +29,8 @@ static void tiers_text(const spw_stats *stats, struct spw__out *out)
             continue;
         spw__outf(out, "%-12s %11s %11s %11s %11s %11s %11s %11s %11s\n", spw_tier_name((spw_tier)tier),
                   human(at->budget_bytes).text, human(at->committed_bytes).text, human(at->peak_bytes).text,
-                  human(at->raw_bytes).text, human(at->admit_bytes).text, human(at->spill_bytes).text, human(at->drop_bytes).text,
-                  human(at->largest_free_bytes).text);
+                  human(at->raw_bytes).text, human(at->admit_bytes).text, human(at->spill_bytes).text,
+                  human(at->drop_bytes).text, human(at->largest_free_bytes).text);
     }
 }
 

@@ -1,0 +1,119 @@
+/* Uses of payloads on streams. Neighbours: view.c and map.c note and order them, evict.c and payload.c wait for them. */
+#include "src/core/use.h"
+
+#include "pool/base/error.h"
+#include "src/core/manager.h"
+#include "src/core/pressure.h"
+
+struct spw__use *spw__use_ref(struct spw__use *use)
+{
+    if (use)
+        (void)atomic_fetch_add(&use->refs, 1);
+    return use;
+}
+
+void spw__use_unref(struct spw_manager *manager, struct spw__use *use)
+{
+    if (!use || atomic_fetch_sub(&use->refs, 1) != 1)
+        return;
+    spw__device_event_put(manager->device, use->event);
+    spw__meta_free(&manager->meta, use, sizeof *use);
+}
+
+bool spw__use_pending(struct spw_manager *manager, const struct spw__use *use)
+{
+    return use && spw__device_event_query(manager->device, use->event) == SPW_EAGAIN;
+}
+
+int spw__use_note_locked(struct spw__payload *payload, void *stream)
+{
+    struct spw_manager *manager = payload->manager;
+    struct spw__use *use = spw__meta_alloc(&manager->meta, sizeof *use);
+    if (!use)
+        return spw__fail(SPW_ENOMETA, "no metadata memory to remember a use on a stream; raise meta=");
+    /* The new event covers the old one: its stream waits for it first. */
+    int rc = payload->last_use ? spw__device_event_order(manager->device, stream, payload->last_use->event) : SPW_OK;
+    if (rc == SPW_OK)
+        rc = spw__device_event_record(manager->device, stream, &use->event);
+    if (rc != SPW_OK) {
+        spw__meta_free(&manager->meta, use, sizeof *use);
+        return rc;
+    }
+    atomic_init(&use->refs, 1);
+    spw__use_unref(manager, payload->last_use);
+    payload->last_use = use;
+    return SPW_OK;
+}
+
+int spw__payload_wait_unlock(struct spw__payload *payload, const spw_wait_options *wait, uint64_t deadline_ns)
+{
+    struct spw__waitset *waits = &payload->manager->waits;
+    struct spw__waiter waiter = {.object = payload, .channels = SPW__CHANNEL_OBJECT, .deadline_ns = deadline_ns,
+                                 .cancel = wait ? wait->cancel : NULL};
+    spw__wait_enqueue(waits, &waiter);
+    spw__mutex_unlock(&payload->lock);
+    const int rc = spw__wait_block(waits, &waiter);
+    return rc == SPW_OK ? rc : spw__fail(rc, "the wait for a move of this buffer ended: %s", spw_strerror(rc));
+}
+
+/* The watched use has completed: whoever waits for the payload looks again. */
+static void watched_use_over(struct spw__move *move, int status)
+{
+    struct spw__payload *payload = move->arg;
+    struct spw_manager *manager = payload->manager;
+    struct spw__use *use = move->use;
+    (void)status; /* a lost context ends the use as well: the copy that needs the bytes reports it */
+    spw__mutex_lock(&payload->lock);
+    payload->watched = false;
+    spw__mutex_unlock(&payload->lock);
+    spw__use_unref(manager, use);
+    spw__waitset_signal_object(&manager->waits, payload);
+    spw__payload_unref(payload);
+    spw__pressure_kick(manager, SPW_TIER_HOST);
+}
+
+/* The move by which the mover will report the end of the last use; NULL when it does so already. Payload locked. */
+static struct spw__move *watch_locked(struct spw__payload *payload)
+{
+    struct spw__use *use = payload->last_use;
+    if (payload->watched)
+        return NULL;
+    payload->watched = true;
+    use->watch = (struct spw__move){.use = spw__use_ref(use), .done = watched_use_over, .arg = payload};
+    spw__payload_ref(payload);
+    return &use->watch;
+}
+
+int spw__use_order(struct spw__payload *payload, void *stream, const spw_wait_options *wait)
+{
+    struct spw_manager *manager = payload->manager;
+    const uint64_t deadline_ns = spw__deadline_ns(manager, wait);
+    int rc = SPW_OK;
+    spw__waitset_enter(&manager->waits);
+    spw__mutex_lock(&payload->lock);
+    if (stream && payload->last_use)
+        rc = spw__device_event_order(manager->device, stream, payload->last_use->event);
+    while (rc == SPW_OK && !stream && spw__use_pending(manager, payload->last_use)) {
+        struct spw__move *watch = watch_locked(payload);
+        if (watch) {
+            spw__mutex_unlock(&payload->lock);
+            spw__mover_submit(manager->mover, watch);
+            spw__mutex_lock(&payload->lock);
+        }
+        if (payload->watched)
+            rc = spw__payload_wait_unlock(payload, wait, deadline_ns);
+        else /* it was over before we could wait */
+            spw__mutex_unlock(&payload->lock);
+        spw__mutex_lock(&payload->lock);
+    }
+    spw__mutex_unlock(&payload->lock);
+    spw__waitset_leave(&manager->waits);
+    return rc;
+}
+
+void spw__use_when_over(struct spw__payload *payload, void (*done)(struct spw__move *move, int status))
+{
+    struct spw__use *use = payload->last_use;
+    use->watch = (struct spw__move){.use = use, .done = done, .arg = payload};
+    spw__mover_submit(payload->manager->mover, &use->watch);
+}
