@@ -8,8 +8,9 @@
  * nothing.
  *
  * The choice. Few holes: one of the exact size, else the best of all bins' heads by address and by how much of the hole
- * would be left over. Many holes: one of the same or nearly the same size, which nearly always exists, so that the rest
- * stays whole. No new space is touched while a hole would do.
+ * would be left over. More: one of nearly the same size, which nearly always exists, so that the rest stays whole; the
+ * tightest of its bin, unless there are so many that the first one is as good. No new space is touched while a hole
+ * would do.
  */
 #ifndef SPW_POOL_RANGE_BINS_H
 #define SPW_POOL_RANGE_BINS_H
@@ -17,17 +18,18 @@
 #include "pool/range_layout.h"
 
 #define FEW_HOLES 64u
-#define NEAR_BINS 4u   /* an eighth more than asked for, at most */
+#define MANY_HOLES 2048u
+#define NEAR_BINS 8u   /* a quarter more than asked for, at most */
+#define TIGHT_TRIES 16u /* holes of a bin among which the smallest that fits is taken while they are not too many */
 #define LAST_TRIES 32u /* holes of a bin that are looked at before new space is touched */
 #define EVERY UINT32_MAX
 
 static inline uint32_t bin_of(const struct spw__range *range, uint64_t bytes)
 {
     const uint64_t grains = bytes >> range->shift;
-    if (grains < SUBS)
-        return (uint32_t)grains;
-    const unsigned top = 63u - (unsigned)__builtin_clzll(grains);
-    return (top - SUB_BITS) * SUBS + (uint32_t)(grains >> (top - SUB_BITS));
+    /* Below SUBS grains as if there were SUBS: no branch, which would be mispredicted once a pair. */
+    const unsigned step = 63u - SUB_BITS - (unsigned)__builtin_clzll(grains | SUBS);
+    return step * SUBS + (uint32_t)(grains >> step);
 }
 
 /* First bin at or above bin that is not empty; NO_BIN when there is none. */
@@ -111,6 +113,7 @@ static inline bool bin_head_fits(const struct bin *bin, uint64_t bytes, uint64_t
 }
 
 uint32_t spw__bins_find_few(const struct spw__range *range, uint64_t bytes, uint64_t align);
+uint32_t spw__bins_find_tight(const struct spw__range *range, uint32_t sure, uint64_t bytes, uint64_t align);
 uint32_t spw__bins_find_far(const struct spw__range *range, uint32_t bin, uint64_t bytes, uint64_t align);
 
 /* NONE: no hole is good enough; what lies behind the last node may be. */
@@ -118,8 +121,11 @@ static inline uint32_t bins_find(const struct spw__range *range, uint64_t bytes,
 {
     if (range->n_holes <= FEW_HOLES)
         return spw__bins_find_few(range, bytes, align);
-    const uint32_t sure = bin_of(range, bytes + align - (UINT64_C(1) << range->shift)) + 1;
+    const uint64_t slack = align - (UINT64_C(1) << range->shift);
     uint32_t bin = bin_of(range, bytes);
+    const uint32_t sure = (slack ? bin_of(range, bytes + slack) : bin) + 1;
+    if (range->n_holes <= MANY_HOLES)
+        return spw__bins_find_tight(range, sure, bytes, align);
     /* From `sure` on every hole fits; before, it depends. */
     while (bin < sure && (range->bins[bin].head == NONE || !bin_head_fits(&range->bins[bin], bytes, align)))
         bin++;

@@ -12,6 +12,7 @@
 
 #include "pool/base/error.h"
 #include "pool/base/fault.h"
+#include "pool/base/thread.h"
 #include "pool/base/units.h"
 
 #define PARALLEL_MIN_BYTES (UINT64_C(64) << 20) /* below, starting threads costs more than it saves */
@@ -127,7 +128,7 @@ int spw__host_populate(void *begin, uint64_t bytes)
     long helpers = bytes < PARALLEL_MIN_BYTES ? 0 : sysconf(_SC_NPROCESSORS_ONLN) - 1;
     long started = 0;
     helpers = helpers > POPULATE_THREADS_MAX ? POPULATE_THREADS_MAX : helpers;
-    while (started < helpers && pthread_create(&threads[started], NULL, populate_parts, &work) == 0)
+    while (started < helpers && spw__thread_create(&threads[started], populate_parts, &work) == 0)
         started++;
     (void)populate_parts(&work);
     while (started > 0)

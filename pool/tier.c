@@ -11,6 +11,7 @@
 /* Host pools grow by little at first, so that small jobs take little, then by much. */
 #define GROW_FIRST_BYTES (UINT64_C(32) << 20)
 #define GROW_LAST_BYTES (UINT64_C(256) << 20)
+#define GROW_PART_BYTES (UINT64_C(64) << 20)
 
 static void *host_address(const struct spw__pool *pool, uint64_t offset)
 {
@@ -73,21 +74,26 @@ static int grow_locked(struct spw__tier *tier, struct spw__pool *pool, uint64_t 
     spw_error_info kept;
     const uint64_t begin = pool->grown;
     uint64_t end = begin + pool->step;
+    int rc = SPW_OK;
     end = spw__round_up(end > need ? end : need, SPW__HUGE_PAGE);
     end = end < pool->size ? end : pool->size;
     pool->growing = true;
-    spw__mutex_unlock(&pool->lock);
     spw__error_save(&kept);
-    int rc = populate(tier, pool, begin, end);
-    spw__mutex_lock(&pool->lock);
-    if (rc == SPW_OK)
-        rc = spw__range_grow(pool->range, end);
-    if (rc == SPW_OK) {
-        pool->grown = end;
-        pool->step = pool->step < GROW_LAST_BYTES ? pool->step * 2 : pool->step;
+    /* In parts, so that whoever waits for a little of it does not wait for all of it. */
+    for (uint64_t at = begin, part; rc == SPW_OK && at < end; at = part) {
+        part = end - at < GROW_PART_BYTES ? end : at + GROW_PART_BYTES;
+        spw__mutex_unlock(&pool->lock);
+        rc = populate(tier, pool, at, part);
+        spw__mutex_lock(&pool->lock);
+        if (rc == SPW_OK)
+            rc = spw__range_grow(pool->range, part);
+        if (rc == SPW_OK)
+            pool->grown = part;
+        pool->growing = rc == SPW_OK && part < end;
+        spw__cond_broadcast(&pool->grown_cond);
     }
-    pool->growing = false;
-    spw__cond_broadcast(&pool->grown_cond);
+    if (rc == SPW_OK && pool->step < GROW_LAST_BYTES)
+        pool->step *= 2;
     (void)spw__error_restore(&kept);
     return rc;
 }
@@ -339,11 +345,11 @@ bool spw__tier_grow_for_all(struct spw__tier *tier, uint64_t least_bytes, uint64
     for (uint32_t at = spw__tier_first_route(tier, least_bytes); at < tier->n_pools; at++) {
         struct spw__pool *pool = &tier->pools[tier->route[at]];
         spw__mutex_lock(&pool->lock);
-        while (pool->growing) /* another thread's growth may be all that is missing, and nobody tells the waiters */
+        if (pool->growing) /* the next part of another thread's growth may be all that is missing */
             grew |= spw__cond_wait(&pool->grown_cond, &pool->lock, -1) == 0;
         const uint64_t tail = spw__range_tail(pool->range);
         const uint64_t end = total_bytes < pool->size - tail ? tail + total_bytes : pool->size;
-        if (end > pool->grown && spw__range_largest_free(pool->range) < total_bytes)
+        if (!pool->growing && end > pool->grown && spw__range_largest_free(pool->range) < total_bytes)
             grew |= grow_locked(tier, pool, end) == SPW_OK;
         spw__mutex_unlock(&pool->lock);
     }

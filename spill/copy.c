@@ -12,7 +12,8 @@ enum { STREAM_MIN_BYTES = 64 << 10 };
 void spw__copy_streaming(void *dst, const void *src, size_t bytes)
 {
     if (bytes < STREAM_MIN_BYTES) {
-        memcpy(dst, src, bytes);
+        if (bytes) /* of nothing there may be no address */
+            memcpy(dst, src, bytes);
         return;
     }
     char *to = dst;
@@ -39,6 +40,7 @@ void spw__copy_streaming(void *dst, const void *src, size_t bytes)
 #else
 void spw__copy_streaming(void *dst, const void *src, size_t bytes)
 {
-    memcpy(dst, src, bytes);
+    if (bytes)
+        memcpy(dst, src, bytes);
 }
 #endif

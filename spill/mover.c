@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "pool/base/error.h"
-#include "pool/base/fault.h"
+#include "pool/base/thread.h"
 #include "pool/base/units.h"
 #include "spill/transfer.h"
 
@@ -349,8 +349,7 @@ int spw__mover_create(const struct spw__mover_config *config, struct spw__mover 
         rc = open_streams(mover);
     if (rc == SPW_OK && config->staging_bytes && config->store)
         (void)spw__io_register(mover->io, config->staging, config->staging_bytes);
-    if (rc == SPW_OK && config->own_thread &&
-        (spw__fault(SPW__FAULT_THREAD) || pthread_create(&mover->thread, NULL, thread_main, mover) != 0))
+    if (rc == SPW_OK && config->own_thread && spw__thread_create(&mover->thread, thread_main, mover) != 0)
         rc = spw__fail(SPW_ENOMEM, "the mover's thread could not be started");
     if (rc != SPW_OK) {
         release(mover);

@@ -81,8 +81,7 @@ static const char *const seeds[] = {
     "10737418240,2147483648:2097152",
     "10737418240,2147483648:20971520,1073741824:2097152",
     "device=10G,2G:20M,1G:2M; pinned=64G,4G:2M; host=128G; disk=/nvme0/spill:500G,/nvme1/spill:500G; driver=auto",
-    "host=4M; disk=/a:1,/b:c:2G,.; io=threads; io_threads=3; threads=0; verify=0; placement=address; piece=64K; "
-    "meta=1M",
+    "host=4M;disk=/a:1,/b:c:2G,.; io=threads; io_threads=3; threads=0; verify=0; placement=address; piece=64K; meta=1M",
     "device=0; pinned_host=1024:1024; staging=18446744073709551615; device_id=255; driver=sim; io=uring",
 };
 static const char alphabet[] = "0123456789KMGT,:;= /.devicpnhostkmagrlu_-\n\xff";

@@ -409,6 +409,25 @@ START_TEST(what_could_only_fit_in_the_place_of_staging_is_too_big_at_once)
 }
 END_TEST
 
+START_TEST(where_the_lowest_tier_can_never_hold_it_the_one_above_makes_room)
+{
+    spw_buffer *buffers[8], *large = NULL;
+    spw_admit_options options;
+    open_manager("pinned=8M; host=1M; staging=64K; disk=%s:64M");
+    for (unsigned i = 0; i < 8; i++)
+        buffers[i] = must_make(SPW_PINNED_HOST, 960 * KIB, i);
+    spw_admit_options_init(&options);
+    options.wait.timeout_ms = 30000;
+    ck_assert_int_eq(spw_admit(manager, 2 * MIB, &options, &large), SPW_OK);
+    ck_assert_uint_eq(spw_buffer_place(large), SPW_PINNED_HOST);
+    for (unsigned i = 0; i < 8; i++) {
+        check_at(buffers[i], SPW_PINNED_HOST, i);
+        must_release(buffers[i]);
+    }
+    must_release(large);
+}
+END_TEST
+
 START_TEST(two_pools_with_free_bytes_in_each_but_room_in_none_evict)
 {
     spw_buffer *buffers[8];
@@ -446,6 +465,7 @@ int main(void)
     tcase_add_test(tests, no_victim_is_taken_from_a_pool_that_is_too_small_for_the_request);
     tcase_add_test(tests, fragmented_and_no_room_are_different_errors);
     tcase_add_test(tests, what_could_only_fit_in_the_place_of_staging_is_too_big_at_once);
+    tcase_add_test(tests, where_the_lowest_tier_can_never_hold_it_the_one_above_makes_room);
     tcase_add_test(tests, two_pools_with_free_bytes_in_each_but_room_in_none_evict);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

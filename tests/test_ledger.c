@@ -19,7 +19,7 @@ static struct spw__tier tier;
 static void init_group(struct spw__group *group, struct spw__group *parent, uint64_t max)
 {
     group->parent = parent;
-    for (int i = 0; i < SPW_TIER_COUNT; i++)
+    for (int i = 0; i < SPW_TIER_META; i++)
         spw__gate_init(&group->gates[i], max);
 }
 

@@ -240,8 +240,10 @@ int eng_write_tables(const struct tpch *tpch, const char *folder, const volatile
     }
     for (unsigned side = 0; side < ENG_SIDES && result == 0; side++)
         result = write_table(&outputs[side], tpch, (enum eng_side)side, stop, error);
-    for (; renamed < ENG_SIDES && result == 0; renamed++) {
-        if (rename(outputs[renamed].folder, final[renamed]) != 0)
+    while (renamed < ENG_SIDES && result == 0) {
+        if (rename(outputs[renamed].folder, final[renamed]) == 0)
+            renamed++; /* from here on it is ours to remove under that name */
+        else
             result = eng_fail(error, ENG_FAILED, "cannot rename '%s' to '%s': %s", outputs[renamed].folder,
                               final[renamed], strerror(errno));
     }

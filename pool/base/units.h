@@ -7,7 +7,7 @@
 /* Device, pinned_host and host: the tiers with pools, numbered from 0 as in spw_tier. */
 #define SPW__MEMORY_TIERS 3
 
-/* What O_DIRECT asks of memory, offsets and lengths; a spill folder may ask for more. Also the size of a page. */
+/* What O_DIRECT asks of memory, offsets and lengths; a spill folder may ask for more. */
 #define SPW__IO_BLOCK UINT32_C(4096)
 
 /* Blocks of at least this many bytes are whole I/O blocks at aligned addresses, so that they go to disk without a copy;

@@ -79,7 +79,8 @@ uint32_t spw__io_next_bytes(const struct spw__io_req *req)
 
 bool spw__io_advance(struct spw__io_req *req, ssize_t moved)
 {
-    if (moved == -EINTR || moved == -EAGAIN)
+    /* ECANCELED: the kernel could not start a worker for it just then; nothing here cancels. */
+    if (moved == -EINTR || moved == -EAGAIN || moved == -ECANCELED)
         return false;
     /* A read that stopped inside a block met the end of the file, and O_DIRECT refuses the rest for its alignment. */
     if (moved == -EINVAL && !req->write && req->moved != 0 && (req->offset + req->moved) % BLOCK_BYTES != 0)

@@ -7,13 +7,12 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "pool/base/error.h"
-#include "pool/base/fault.h"
+#include "pool/base/thread.h"
 #include "pool/base/lock.h"
 
 #define DEFAULT_THREADS 4u
@@ -124,23 +123,15 @@ static const struct spw__io_ops threads_ops = {
     .collect = threads_collect,
 };
 
-/* Starts up to wanted workers, with every signal blocked: handlers run on the engine's own threads. One is enough to go
- * on; returns the errno of the first that could not be started. */
+/* Starts up to wanted workers. One is enough to go on; returns the errno of the first that could not be started. */
 static int start_workers(struct threads *threads, uint32_t wanted)
 {
-    sigset_t all;
-    sigset_t before;
     int error = 0;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     while (threads->n_workers < wanted && error == 0) {
-        error = spw__fault(SPW__FAULT_THREAD);
-        if (error == 0)
-            error = pthread_create(&threads->workers[threads->n_workers], NULL, worker_main, threads);
+        error = spw__thread_create(&threads->workers[threads->n_workers], worker_main, threads);
         if (error == 0)
             threads->n_workers++;
     }
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;
 }
 

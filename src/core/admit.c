@@ -104,6 +104,9 @@ int spw_admit(spw_manager *manager, size_t bytes, const spw_admit_options *optio
     if (request.first > request.lowest)
         return spw__fail(SPW_EINVAL, "spw_admit: options.prefer (%s) lies below options.lowest (%s)",
                          spw_tier_name(request.first), spw_tier_name(request.lowest));
+    /* Where the lowest could never hold it, the one above is the lowest that counts. */
+    while (request.lowest > request.first && bytes > spw__tier_of(manager, request.lowest)->largest_request)
+        request.lowest--;
     rc = create_buffer(&request, &options->wait, options->tag, out);
     if (rc == SPW_OK && bytes) {
         spw__core_count(manager, SPW__CORE_ADMITS + request.block.tier, 1);

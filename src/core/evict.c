@@ -210,7 +210,8 @@ static bool leave_window_locked(struct spw__piece *piece, struct spw__move *move
     }
     if (!move)
         return false;
-    if (!piece->disk.bytes && !find_beside_locked(piece, hole) &&
+    const bool alone = piece->payload->n_pieces == 1; /* see is_movable in hole.c */
+    if (!piece->disk.bytes && !(alone && find_beside_locked(piece, hole)) &&
         !find_lower_locked(piece, hole->admission, &piece->to) && !manager->store)
         return false;
     piece->hole = hole;
@@ -224,8 +225,8 @@ bool spw__evict_for_hole(struct spw__piece *piece, uint32_t node, struct spw__ho
     struct spw_manager *manager = payload->manager;
     struct spw__move *move = spw__move_take(manager);
     spw__mutex_lock(&payload->lock);
-    if (spw__piece_evictable_locked(piece) && piece->mem.slot == 0 && piece->mem.node == node && piece->mem.pool == hole->pool &&
-        piece->mem.tier == hole->tier) {
+    if (spw__piece_evictable_locked(piece) && piece->mem.slot == 0 && piece->mem.node == node &&
+        piece->mem.pool == hole->pool && piece->mem.tier == hole->tier) {
         spw__victims_remove(victims_of(manager, &piece->mem), &piece->item);
         if (!leave_window_locked(piece, move, hole))
             spw__piece_requeue_locked(piece, false);

@@ -27,7 +27,10 @@ static bool is_movable(void *arg, uint32_t node, uint64_t bytes)
     const struct spw__pool *pool = arg;
     const struct spw__piece *piece = spw__pool_owner_locked(pool, node);
     (void)bytes;
-    return piece && atomic_load(&piece->item.state) != SPW__ITEM_OUT;
+    /* Pieces of one buffer are not scattered over memory: to bring them together takes a second block of the whole size.
+     * They may go to disk, from where any victim comes back in the same way. */
+    return piece && atomic_load(&piece->item.state) != SPW__ITEM_OUT &&
+           (piece->payload->n_pieces == 1 || piece->payload->manager->store);
 }
 
 static uint32_t count_live_locked(const struct spw__pool *pool, uint64_t begin, uint64_t end)

@@ -167,6 +167,7 @@ int spw_pool_trim(spw_manager *manager, spw_place place, uint64_t keep_bytes, ui
     if (rc != SPW_OK)
         return rc;
     const uint64_t bytes = spw__tier_trim(spw__tier_of(manager, SPW_PLACE_TIER(place)), keep_bytes);
+    spw__pressure_kick(manager, SPW_TIER_HOST); /* a victim may have found the pool busy */
     if (trimmed)
         *trimmed = bytes;
     return SPW_OK;

@@ -236,14 +236,16 @@ static int visit_growth(struct spw__waiter *waiter, void *arg)
     return SPW_EAGAIN;
 }
 
-/* Attempts run under the wait lock and cannot let pools grow: what could still be given memory gets it here. */
-static void grow_for_waiters(struct spw_manager *manager, struct spw__tier *tier)
+bool spw__pressure_grow(struct spw_manager *manager, spw_tier which)
 {
+    struct spw__tier *tier = spw__tier_of(manager, which);
     struct growth growth = {.tier = tier, .budget = atomic_load(&manager->root.gates[tier->tier].budget),
                             .least_bytes = UINT64_MAX};
     spw__waitset_visit(&manager->waits, SPW__CHANNEL(tier->tier), visit_growth, &growth);
-    if (growth.least_bytes != UINT64_MAX && spw__tier_grow_for_all(tier, growth.least_bytes, growth.bytes))
-        spw__waitset_signal(&manager->waits, SPW__CHANNEL(tier->tier));
+    if (growth.least_bytes == UINT64_MAX || !spw__tier_grow_for_all(tier, growth.least_bytes, growth.bytes))
+        return false;
+    spw__waitset_signal(&manager->waits, SPW__CHANNEL(tier->tier));
+    return true;
 }
 
 /* Starts the victim's eviction; false: no other can be started now either. */
@@ -265,7 +267,6 @@ static void pump(struct spw_manager *manager, spw_tier tier)
     struct demand demand = {.bytes = 0};
     unsigned searches = 0;
     bool more = true;
-    grow_for_waiters(manager, spw__tier_of(manager, tier));
     while (more) {
         spw__mutex_lock(&manager->pressure[tier].lock);
         const enum choice choice = choose_locked(manager, spw__tier_of(manager, tier), &victim, &demand);
@@ -425,6 +426,9 @@ static int wait_for_room(struct spw__request *request, const spw_wait_options *w
                                            .cancel = wait ? wait->cancel : NULL};
     begin_round(manager, request->lowest);
     spw__wait_enqueue(&manager->waits, &request->waiter);
+    for (spw_tier tier = request->first; tier <= request->lowest; tier++)
+        while (spw__pressure_grow(manager, tier)) { /* until it is enough for all who wait, or nothing is left */
+        }
     spw__pressure_kick(manager, request->lowest);
     spw__core_count(manager, SPW__CORE_WAITS, 1);
     const int rc = wait && wait->timeout_ms == 0 ? spw__wait_leave(&manager->waits, &request->waiter)
@@ -461,6 +465,10 @@ int spw__request_run(struct spw__request *request, const spw_wait_options *wait)
             rc = try_tiers(request, grow);
         if (rc == SPW_EAGAIN)
             spw__waitset_signal(&manager->waits, channels_of(request));
+    }
+    if (rc == SPW_OK) { /* a pool may have grown for it: who found that pool busy meanwhile looks again */
+        spw__waitset_signal(&manager->waits, channels_of(request));
+        spw__pressure_kick(manager, SPW_TIER_HOST);
     }
     if (rc != SPW_EAGAIN || request->nowait)
         return conclude(request, rc);

@@ -40,6 +40,10 @@ void spw__pressure_kick(struct spw_manager *manager, spw_tier tier);
  * much. False: it is still the caller's. */
 bool spw__pressure_grant(struct spw_manager *manager, struct spw__block *window);
 
+/* Lets tier's pools grow for those who wait for it: their attempts run under the wait lock and cannot. For requesters and
+ * whoever raises a budget; it blocks on the system, so nothing that must not block calls it. True when a pool grew. */
+bool spw__pressure_grow(struct spw_manager *manager, spw_tier tier);
+
 /* Notes that a victim of tier could not be written, with the calling thread's error detail. */
 void spw__pressure_note_failure(struct spw_manager *manager, spw_tier tier);
 
