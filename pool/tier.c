@@ -18,8 +18,8 @@ static void *host_address(const struct spw__pool *pool, uint64_t offset)
     return (void *)(uintptr_t)(pool->base + offset);
 }
 
-/* Maps the pool's address space. What a driver must know as one region gets its memory now and whole: device memory, and
- * pinned memory to be registered (a copy may not cross from one registration into another). */
+/* Maps the pool's address space. What a driver must know as one region gets its memory now and whole: device memory,
+ * and pinned memory to be registered (a copy may not cross from one registration into another). */
 static int map_pool(struct spw__tier *tier, struct spw__pool *pool)
 {
     void *base = NULL;

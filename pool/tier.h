@@ -122,8 +122,8 @@ uint64_t spw__tier_charge(const struct spw__tier *tier, uint64_t bytes);
 /* One try; may let a pool grow, so never under a lock (see spw__tier_try). SPW_ENOMEM: no room in the budget or the
  * pools; SPW_EFRAG: room, but no hole; SPW_ETOOBIG: no pool can ever hold it, or it exceeds the whole budget;
  * SPW_ENOMETA. Leaves the thread's error detail alone: callers try several tiers and describe the failure themselves.
- * A try that failed held its bytes in the ledger for a moment, in which an older waiter's attempt may have been refused:
- * outside an attempt, a failure is followed by spw__waitset_signal. */
+ * A try that failed held its bytes in the ledger for a moment, in which an older waiter's attempt may have been
+ * refused: outside an attempt, a failure is followed by spw__waitset_signal. */
 int spw__tier_alloc(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, struct spw__block *out);
 
 /* The same within the memory that the pools have already: for attempts, which run under the wait lock. */
@@ -166,8 +166,8 @@ bool spw__tier_adopt(struct spw__tier *tier, struct spw__group *group, struct sp
  * parts. */
 int spw__tier_split(struct spw__tier *tier, struct spw__block *block, uint64_t bytes, struct spw__block *tail);
 
-/* Names who may be asked to move what lies in block: a piece, for opening holes. Forgotten when the block is freed. Best
- * effort: without metadata memory, or for a small object, the block just stays where it is. */
+/* Names who may be asked to move what lies in block: a piece, for opening holes. Forgotten when the block is freed.
+ * Best effort: without metadata memory, or for a small object, the block just stays where it is. */
 void spw__tier_set_owner(struct spw__tier *tier, const struct spw__block *block, void *owner);
 
 /* The owner of a live node, or NULL. Pool locked. */

@@ -68,12 +68,13 @@ static void describe(const struct spw__mover *mover, const struct spw__move *mov
                                  .offset_bytes = disk ? extent->offset + move->failed_offset : 0};
     const char *folder = disk ? spw__store_path(mover->config.store, extent->folder) : "";
     if (status == SPW_ECORRUPT)
-        (void)spw__fail_info(&info, status, "spill folder %s, offset %llu: expected sum %016llx, found %016llx%s%s", folder,
-                             (unsigned long long)info.offset_bytes, (unsigned long long)move->sum,
+        (void)spw__fail_info(&info, status, "spill folder %s, offset %llu: expected sum %016llx, found %016llx%s%s",
+                             folder, (unsigned long long)info.offset_bytes, (unsigned long long)move->sum,
                              (unsigned long long)move->found_sum, *move->reason ? ": " : "", move->reason);
     else if (status == SPW_EDEVICE)
-        (void)spw__fail_info(&info, status, "copy of %llu bytes from %s to %s failed: %s", (unsigned long long)move->bytes,
-                             spw_tier_name(move->from.tier), spw_tier_name(move->to.tier), move->reason);
+        (void)spw__fail_info(&info, status, "copy of %llu bytes from %s to %s failed: %s",
+                             (unsigned long long)move->bytes, spw_tier_name(move->from.tier),
+                             spw_tier_name(move->to.tier), move->reason);
     else
         (void)spw__fail_info(&info, status, "%s of %llu bytes in spill folder %s failed: %s", writes ? "write" : "read",
                              (unsigned long long)move->bytes, folder,
@@ -256,7 +257,8 @@ static void *thread_main(void *arg)
     struct spw__mover *mover = arg;
     bool left = false, stopping = false;
     for (;;) {
-        /* sleeping is set before the inbox is looked at, and submit looks at it after filling the inbox: no lost wake. */
+        /* sleeping is set before the inbox is looked at, and submit looks at it after filling the inbox: no lost wake.
+         */
         atomic_store(&mover->sleeping, true);
         const bool empty = inbox_empty(mover, &stopping);
         if (empty && !left && stopping)

@@ -40,7 +40,8 @@ void spw__victims_remove(struct spw__victims *victims, struct spw__item *item);
 /* Takes out the coldest item for which claim returns true: clean ones first, then (unless clean_only) dirty ones. claim
  * runs under the queue's lock and takes the reference that keeps the item's owner alive; an item that it refuses is
  * about to be freed and is taken out as well. NULL: nothing left to take. */
-struct spw__item *spw__victims_pop(struct spw__victims *victims, bool clean_only, bool (*claim)(struct spw__item *item));
+struct spw__item *spw__victims_pop(struct spw__victims *victims, bool clean_only,
+                                   bool (*claim)(struct spw__item *item));
 
 /* The round is over: items that failed become candidates again, the coldest as before. */
 void spw__victims_forgive(struct spw__victims *victims);

@@ -200,7 +200,8 @@ START_TEST(without_metadata_memory_nothing_is_allocated_split_or_charged)
     open_host(pools, 1);
     spw__fault_arm(SPW__FAULT_META_ALLOC, 1, 0, ENOMEM);
     refuses(64, SPW_ENOMETA);
-    ck_assert_uint_eq(spw__range_tail(tier.pools[0].range), 0); /* whether the pool has grown or not, nothing lies there */
+    ck_assert_uint_eq(spw__range_tail(tier.pools[0].range),
+                      0); /* whether the pool has grown or not, nothing lies there */
     spw__fault_disarm(SPW__FAULT_META_ALLOC);
     give(take(16 * MIB));
     spw__fault_arm(SPW__FAULT_META_ALLOC, 1, 0, ENOMEM);

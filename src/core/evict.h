@@ -26,8 +26,8 @@ struct spw__victim {
 /* Takes over the claim's reference and the count. May let lower pools grow: not under a lock. */
 enum spw__evict_result spw__evict_start(const struct spw__victim *victim);
 
-/* Clears a piece, if it still lies at node, out of the window of hole: dropped, moved within its tier, or spilled. Takes
- * over a reference to its payload. True: it is moving, and spw__hole_piece_done is called when that is over. */
+/* Clears a piece, if it still lies at node, out of the window of hole: dropped, moved within its tier, or spilled.
+ * Takes over a reference to its payload. True: it is moving, and spw__hole_piece_done is called when that is over. */
 bool spw__evict_for_hole(struct spw__piece *piece, uint32_t node, struct spw__hole *hole);
 
 /* Gives up clean copies on disk, coldest first, until bytes are free there or there are none. True if any was. */

@@ -1,4 +1,5 @@
-/* Opening holes. Neighbours: pressure.c decides when, pool/range_window.c finds the window, evict.c moves the pieces. */
+/* Opening holes. Neighbours: pressure.c decides when, pool/range_window.c finds the window, evict.c moves the pieces.
+ */
 #include "src/core/hole.h"
 
 #include "pool/base/error.h"
@@ -27,8 +28,8 @@ static bool is_movable(void *arg, uint32_t node, uint64_t bytes)
     const struct spw__pool *pool = arg;
     const struct spw__piece *piece = spw__pool_owner_locked(pool, node);
     (void)bytes;
-    /* Pieces of one buffer are not scattered over memory: to bring them together takes a second block of the whole size.
-     * They may go to disk, from where any victim comes back in the same way. */
+    /* Pieces of one buffer are not scattered over memory: to bring them together takes a second block of the whole
+     * size. They may go to disk, from where any victim comes back in the same way. */
     return piece && atomic_load(&piece->item.state) != SPW__ITEM_OUT &&
            (piece->payload->n_pieces == 1 || piece->payload->manager->store);
 }

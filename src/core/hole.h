@@ -1,12 +1,12 @@
-/* Opening a hole: when enough bytes of a pool are free but no hole fits, the window in which the fewest movable bytes lie
- * is cleared. Pieces in it are dropped where a clean copy lies on disk, moved within the tier where there is room outside
- * the window, and else spilled. Fragmentation costs a small copy, not a failure.
+/* Opening a hole: when enough bytes of a pool are free but no hole fits, the window in which the fewest movable bytes
+ * lie is cleared. Pieces in it are dropped where a clean copy lies on disk, moved within the tier where there is room
+ * outside the window, and else spilled. Fragmentation costs a small copy, not a failure.
  *
  *     idle --a window found (spw__hole_open)--> clearing --last piece gone--> idle, what was held back given back
  *
- * Invariants: one hole per tier at a time; the window is claimed in its range until the end, so that clearing cannot fill
- * what it clears; committed never exceeds the budget (a moved piece
- * is charged twice while it moves, out of the free bytes that made the hole possible).
+ * Invariants: one hole per tier at a time; the window is claimed in its range until the end, so that clearing cannot
+ * fill what it clears; committed never exceeds the budget (a moved piece is charged twice while it moves, out of the
+ * free bytes that made the hole possible).
  *
  * Where no window can be cleared (what is mapped, unsealed or raw lies everywhere), that is remembered until something
  * of the tier was freed or has become movable: others who wait are served meanwhile, and nobody looks again in vain.

@@ -4,11 +4,11 @@
  * up while bytes are on their way, the fetch finishes by itself and the bytes stay where they were asked for.
  *
  *     ROOM   --one block for all pieces granted-->  SETTLE
- *     SETTLE --no piece is being spilled any more-->  MOVING    (a spill in the queue is cancelled, one in flight awaited)
- *     MOVING --last move done (fetch_done)-->  DONE
+ *     SETTLE --no piece is being spilled any more-->  MOVING    (a spill in the queue is cancelled, one in flight
+ * awaited) MOVING --last move done (fetch_done)-->  DONE
  *
- * While a fetch exists other maps of the payload wait for it. In ROOM its pieces may still be victims (room for the whole
- * may have to come from its own parts); from SETTLE on (payload.gathering) they are not.
+ * While a fetch exists other maps of the payload wait for it. In ROOM its pieces may still be victims (room for the
+ * whole may have to come from its own parts); from SETTLE on (payload.gathering) they are not.
  */
 #include "src/core/map.h"
 
@@ -229,8 +229,10 @@ static int lost_locked(const struct spw__payload *payload)
 {
     for (uint32_t i = 0; i < payload->n_pieces; i++)
         if (payload->pieces[i].lost)
-            return spw__fail(payload->pieces[i].lost, "piece %u of this buffer is lost: its only copy, on disk, differed "
-                                                      "from what was written", i);
+            return spw__fail(payload->pieces[i].lost,
+                             "piece %u of this buffer is lost: its only copy, on disk, differed "
+                             "from what was written",
+                             i);
     return SPW_OK;
 }
 
@@ -264,7 +266,8 @@ static bool close_view_locked(struct spw__payload *payload, uint32_t id)
     return false;
 }
 
-/* Holds every piece where it is. A spill of one that has not started is called off, one in flight leaves a clean copy. */
+/* Holds every piece where it is. A spill of one that has not started is called off, one in flight leaves a clean copy.
+ */
 static void pin_locked(struct spw__payload *payload, bool write)
 {
     for (uint32_t i = 0; i < payload->n_pieces; i++) {
@@ -283,7 +286,8 @@ static int create_fetch_locked(struct spw__payload *payload, spw_tier tier, uint
     struct spw__fetch *fetch = spw__meta_alloc(&manager->meta, fetch_size(payload->n_pieces));
     *out = fetch;
     if (!fetch)
-        return spw__fail(SPW_ENOMETA, "no metadata memory to map a buffer of %u pieces; raise meta=", payload->n_pieces);
+        return spw__fail(SPW_ENOMETA,
+                         "no metadata memory to map a buffer of %u pieces; raise meta=", payload->n_pieces);
     fetch->payload = payload;
     fetch->tier = tier;
     fetch->n_pieces = payload->n_pieces;

@@ -13,7 +13,8 @@ struct spw__mapped {
     uint32_t view_id; /* names the view among those open on the payload */
 };
 
-/* The parts of spw_map and spw_unmap that know no handle. Arguments are checked, but for what another thread may change. */
+/* The parts of spw_map and spw_unmap that know no handle. Arguments are checked, but for what another thread may
+ * change. */
 int spw__payload_map(struct spw__payload *payload, spw_place place, uint32_t flags, const spw_map_options *options,
                      struct spw__mapped *mapped);
 int spw__payload_unmap(struct spw__payload *payload, uint32_t view_id, bool write, void *stream);

@@ -140,8 +140,8 @@ void spw__payload_unref(struct spw__payload *payload)
 
 bool spw__piece_evictable_locked(const struct spw__piece *piece)
 {
-    return piece->payload->sealed && piece->state == SPW__PIECE_IDLE && piece->pins == 0 && !piece->payload->gathering &&
-           spw__block_is(&piece->mem);
+    return piece->payload->sealed && piece->state == SPW__PIECE_IDLE && piece->pins == 0 &&
+           !piece->payload->gathering && spw__block_is(&piece->mem);
 }
 
 void spw__piece_requeue_locked(struct spw__piece *piece, bool failed)

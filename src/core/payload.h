@@ -12,9 +12,9 @@
  * payload's lock; a piece with pins does not move; a piece is in a queue of victims exactly when it is sealed, IDLE, in
  * memory, without pins and not gathering.
  *
- * Threads: fields are guarded by the payload's lock unless they say otherwise; whoever has just made the payload, or has
- * given back its last reference, is alone with it. Ownership: handles, moves and fetches hold references; the last one
- * frees the memory in every tier.
+ * Threads: fields are guarded by the payload's lock unless they say otherwise; whoever has just made the payload, or
+ * has given back its last reference, is alone with it. Ownership: handles, moves and fetches hold references; the last
+ * one frees the memory in every tier.
  */
 #ifndef SPW_CORE_PAYLOAD_H
 #define SPW_CORE_PAYLOAD_H
@@ -49,7 +49,8 @@ struct spw__piece {
     int lost;      /* 0, or the error that sticks to it */
 };
 
-/* Which views are open: an empty buffer has no piece to pin, and a copy of a view that was closed must be told apart. */
+/* Which views are open: an empty buffer has no piece to pin, and a copy of a view that was closed must be told apart.
+ */
 enum { SPW__FEW_VIEWS = 3 };
 struct spw__views {
     uint32_t *ids; /* few, or metadata memory once there are more */

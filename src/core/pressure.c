@@ -387,8 +387,9 @@ static int fail_request(const struct spw__request *request, int code)
         return spw__fail_info(&info, code, "no hole for %s before the deadline: what lies between is mapped, unsealed "
                                            "or raw; unmap or free it, or raise %s=", where, tier);
     case SPW_ENOMEM:
-        return spw__fail_info(&info, code, "no room for %s before the deadline: what lies there is mapped, not sealed or "
-                                           "raw%s; seal, unmap or release something, or raise %s=",
+        return spw__fail_info(&info, code,
+                              "no room for %s before the deadline: what lies there is mapped, not sealed or "
+                              "raw%s; seal, unmap or release something, or raise %s=",
                               where, request->manager->store ? "" : ", or there is no spill folder (disk=)", tier);
     case SPW_ECANCELED: return spw__fail_info(&info, code, "the wait for %s was cancelled", where);
     default: return spw__fail_info(&info, code, "the wait for %s ended: %s", where, spw_strerror(code));

@@ -3,8 +3,8 @@
  *     try -> (no room) -> drop clean copies -> spill the deficit, coldest first -> wait for it, oldest waiter first
  *         -> granted | SPW_ENOMEM or SPW_EFRAG at the deadline | SPW_ENOSPC or SPW_EIO when nothing can be spilled
  *
- * A request is a waiter whose attempt allocates: whoever frees memory serves it. Nothing evicts but pump, one thread per
- * tier at a time, which counts what is leaving already: victims are never more than the deficit plus one piece.
+ * A request is a waiter whose attempt allocates: whoever frees memory serves it. Nothing evicts but pump, one thread
+ * per tier at a time, which counts what is leaving already: victims are never more than the deficit plus one piece.
  */
 #ifndef SPW_CORE_PRESSURE_H
 #define SPW_CORE_PRESSURE_H
@@ -36,12 +36,13 @@ int spw__request_run(struct spw__request *request, const spw_wait_options *wait)
 /* Something in tier became evictable or free: serves its waiters and picks victims for those that are left. */
 void spw__pressure_kick(struct spw_manager *manager, spw_tier tier);
 
-/* A window of tier's memory was cleared, for which nobody is charged: it goes to the oldest waiter that asks for just as
- * much. False: it is still the caller's. */
+/* A window of tier's memory was cleared, for which nobody is charged: it goes to the oldest waiter that asks for just
+ * as much. False: it is still the caller's. */
 bool spw__pressure_grant(struct spw_manager *manager, struct spw__block *window);
 
-/* Lets tier's pools grow for those who wait for it: their attempts run under the wait lock and cannot. For requesters and
- * whoever raises a budget; it blocks on the system, so nothing that must not block calls it. True when a pool grew. */
+/* Lets tier's pools grow for those who wait for it: their attempts run under the wait lock and cannot. For requesters
+ * and whoever raises a budget; it blocks on the system, so nothing that must not block calls it. True when a pool grew.
+ */
 bool spw__pressure_grow(struct spw_manager *manager, spw_tier tier);
 
 /* Notes that a victim of tier could not be written, with the calling thread's error detail. */

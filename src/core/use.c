@@ -1,4 +1,5 @@
-/* Uses of payloads on streams. Neighbours: view.c and map.c note and order them, evict.c and payload.c wait for them. */
+/* Uses of payloads on streams. Neighbours: view.c and map.c note and order them, evict.c and payload.c wait for them.
+ */
 #include "src/core/use.h"
 
 #include "pool/base/error.h"

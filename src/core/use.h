@@ -1,9 +1,10 @@
-/* Uses: what a stream was given to do with a payload's memory, and may still be doing. Moves, frees and maps come after.
+/* Uses: what a stream was given to do with a payload's memory, and may still be doing. Moves, frees and maps come
+ * after.
  *
  *     spw_unmap(stream) --note--> pending --its event completed--> over
  *
- * A payload remembers one use: a later one waits, on the device, for the earlier, and so covers it. Each use carries a move
- * of its own, without bytes, by which the mover reports its end: to be told needs no memory and nobody's turn.
+ * A payload remembers one use: a later one waits, on the device, for the earlier, and so covers it. Each use carries a
+ * move of its own, without bytes, by which the mover reports its end: to be told needs no memory and nobody's turn.
  *
  * Threads: any; a payload's last_use and watched are guarded by its lock. Ownership: counted references.
  */
@@ -20,12 +21,12 @@ void spw__use_unref(struct spw_manager *manager, struct spw__use *use);
 /* True while what a stream was given has not completed: until then the memory is not free. */
 bool spw__use_pending(struct spw_manager *manager, const struct spw__use *use);
 
-/* Notes a use on stream that later moves must wait for. Payload locked. SPW_ENOMETA, SPW_EDEVICE: nothing was noted, and
- * the caller lets the stream finish instead. */
+/* Notes a use on stream that later moves must wait for. Payload locked. SPW_ENOMETA, SPW_EDEVICE: nothing was noted,
+ * and the caller lets the stream finish instead. */
 int spw__use_note_locked(struct spw__payload *payload, void *stream);
 
-/* After a map: what is enqueued on stream from now on comes after the last use; without a stream the call waits for that
- * use. Errors: those of a wait, SPW_EDEVICE. */
+/* After a map: what is enqueued on stream from now on comes after the last use; without a stream the call waits for
+ * that use. Errors: those of a wait, SPW_EDEVICE. */
 int spw__use_order(struct spw__payload *payload, void *stream, const spw_wait_options *wait);
 
 /* Calls done once the payload's last use, which is pending, has completed. Nobody else refers to the payload. */

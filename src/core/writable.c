@@ -1,4 +1,5 @@
-/* make_writable: the sole owner of content gets it back for writing, anybody else a copy. Neighbours: map.c, admit.c. */
+/* make_writable: the sole owner of content gets it back for writing, anybody else a copy. Neighbours: map.c, admit.c.
+ */
 #include "src/core/handle.h"
 #include "src/core/manager.h"
 #include "src/core/map.h"
@@ -22,8 +23,8 @@ static void drop_disk_copies(struct spw__payload *payload)
     }
 }
 
-/* Unseals the buffer if the caller's is the only reference and its view the only one: *sole says whether it is. Moves in
- * flight are waited for; they would leave a copy of the old content. SPW_EMAPPED when the sole owner has other views
+/* Unseals the buffer if the caller's is the only reference and its view the only one: *sole says whether it is. Moves
+ * in flight are waited for; they would leave a copy of the old content. SPW_EMAPPED when the sole owner has other views
  * open: their reader relies on the content, and the reference could not be given back for a copy. */
 static int unseal_if_sole(spw_buffer *buffer, const spw_wait_options *wait, bool *sole)
 {
@@ -41,7 +42,8 @@ static int unseal_if_sole(spw_buffer *buffer, const spw_wait_options *wait, bool
         payload->sealed = false;
     spw__mutex_unlock(&payload->lock);
     if (rc == SPW_OK && *sole && mapped)
-        return spw__fail(SPW_EMAPPED, "spw_buffer_make_writable: the buffer \"%s\" is mapped; unmap it first", buffer->tag);
+        return spw__fail(SPW_EMAPPED, "spw_buffer_make_writable: the buffer \"%s\" is mapped; unmap it first",
+                         buffer->tag);
     if (rc == SPW_OK && *sole)
         drop_disk_copies(payload);
     return rc;
