@@ -50,6 +50,8 @@ caret() {
 
 # The command itself
 says 0 'usage: spillway spec STRING' "$spillway" --help
+says 0 'usage: spillway spec STRING' "$spillway" spec --help
+says 0 'usage: spillway spec STRING' "$spillway" plan --help
 says 0 "spillway 0.1.0" "$spillway" --version
 says 2 'spillway: a subcommand is wanted' "$spillway"
 says 2 "spillway: no subcommand 'frobnicate'" "$spillway" frobnicate

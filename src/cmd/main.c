@@ -1,4 +1,5 @@
 /* spillway: the command. Picks the subcommand. Neighbours: spec.c, plan.c. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,7 +31,8 @@ int main(int argc, char *argv[])
         fprintf(stderr, "spillway: a subcommand is wanted: spec or plan (--help lists all)\n");
         return CMD_USAGE;
     }
-    if (strcmp(argv[1], "--help") == 0)
+    const bool knows = strcmp(argv[1], "spec") == 0 || strcmp(argv[1], "plan") == 0;
+    if (strcmp(argv[1], "--help") == 0 || (knows && argc == 3 && strcmp(argv[2], "--help") == 0))
         fputs(help, stdout);
     else if (strcmp(argv[1], "--version") == 0)
         printf("spillway %s\n", spw_version());
