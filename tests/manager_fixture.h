@@ -251,6 +251,17 @@ static inline pthread_t must_start(void *(*run)(void *), void *arg)
     return thread;
 }
 
+/* A stream with so much work that what is enqueued next runs late; scratch is 16 MiB of device memory. */
+static inline spw__stream busy_stream(const spw_view *scratch)
+{
+    spw__stream stream = NULL;
+    const uint64_t at = (uint64_t)(uintptr_t)scratch->data;
+    ck_assert_int_eq(spw__device_stream_create(manager->device, &stream), SPW_OK);
+    for (unsigned i = 0; i < 20; i++)
+        ck_assert_int_eq(spw__device_copy_within(manager->device, stream, at + 8 * MIB, at, 8 * MIB), SPW_OK);
+    return stream;
+}
+
 static inline int run_suite(Suite *suite)
 {
     SRunner *runner = srunner_create(suite);

@@ -296,16 +296,6 @@ START_TEST(progress_alone_moves_bytes_without_a_mover_thread)
 }
 END_TEST
 
-/* A stream with so much work that what is enqueued next runs late. */
-static spw__stream busy_stream(uint64_t from, uint64_t to, uint64_t bytes)
-{
-    spw__stream stream = NULL;
-    ck_assert_int_eq(spw__device_stream_create(manager->device, &stream), SPW_OK);
-    for (unsigned i = 0; i < 20; i++)
-        ck_assert_int_eq(spw__device_copy_within(manager->device, stream, to, from, bytes), SPW_OK);
-    return stream;
-}
-
 /* What is done to a buffer in device memory while a stream still reads it: its memory must not be handed out before. */
 enum taking { RELEASED, DROPPED, SPILLED, DISCARDED, TAKINGS };
 
@@ -326,9 +316,8 @@ START_TEST(invariant_6_device_memory_is_free_when_its_last_use_has_completed)
     }
     ck_assert_int_eq(spw_map(scratch, SPW_DEVICE, SPW_MAP_WRITE, NULL, &work), SPW_OK);
     ck_assert_int_eq(spw_map(buffer, SPW_DEVICE, SPW_MAP_READ, NULL, &view), SPW_OK);
-    const uint64_t at = (uint64_t)(uintptr_t)work.data;
     fill(other, sizeof other, 2);
-    const spw__stream stream = busy_stream(at, at + 8 * MIB, 8 * MIB);
+    const spw__stream stream = busy_stream(&work);
     ck_assert_int_eq(spw__device_copy_from(manager->device, stream, seen, (uint64_t)(uintptr_t)view.data, sizeof seen),
                      SPW_OK);
     ck_assert_int_eq(spw_unmap(buffer, &view, (spw_stream *)stream), SPW_OK);
@@ -350,61 +339,6 @@ START_TEST(invariant_6_device_memory_is_free_when_its_last_use_has_completed)
     must_release(scratch);
     must_release(next);
     close_manager();
-}
-END_TEST
-
-START_TEST(a_map_without_a_stream_waits_for_what_a_stream_still_writes)
-{
-    static unsigned char in[4 * MIB];
-    spw_view view, work;
-    open_manager("device=24M; driver=sim; host=1M");
-    spw_buffer *scratch = must_alloc(SPW_DEVICE, 16 * MIB), *buffer = must_alloc(SPW_DEVICE, sizeof in);
-    fill(in, sizeof in, 1);
-    ck_assert_int_eq(spw_map(scratch, SPW_DEVICE, SPW_MAP_WRITE, NULL, &work), SPW_OK);
-    ck_assert_int_eq(spw_map(buffer, SPW_DEVICE, SPW_MAP_WRITE, NULL, &view), SPW_OK);
-    const uint64_t at = (uint64_t)(uintptr_t)work.data;
-    const spw__stream stream = busy_stream(at, at + 8 * MIB, 8 * MIB);
-    ck_assert_int_eq(
-        spw__device_copy_to(manager->device, stream, (uint64_t)(uintptr_t)view.data, in, sizeof in), SPW_OK);
-    ck_assert_int_eq(spw_unmap(buffer, &view, (spw_stream *)stream), SPW_OK);
-    check_at(buffer, SPW_DEVICE, 1);
-    ck_assert_int_eq(spw_unmap(scratch, &work, NULL), SPW_OK);
-    ck_assert_int_eq(spw__device_stream_destroy(manager->device, stream), SPW_OK);
-    must_release(buffer);
-    must_release(scratch);
-}
-END_TEST
-
-START_TEST(a_map_with_a_stream_is_ordered_after_another_streams_use)
-{
-    static unsigned char in[4 * MIB], out[4 * MIB];
-    spw_view view, work;
-    spw_map_options options;
-    spw__stream second = NULL;
-    open_manager("device=24M; driver=sim; host=1M");
-    spw_buffer *scratch = must_alloc(SPW_DEVICE, 16 * MIB), *buffer = must_alloc(SPW_DEVICE, sizeof in);
-    fill(in, sizeof in, 1);
-    ck_assert_int_eq(spw__device_stream_create(manager->device, &second), SPW_OK);
-    ck_assert_int_eq(spw_map(scratch, SPW_DEVICE, SPW_MAP_WRITE, NULL, &work), SPW_OK);
-    ck_assert_int_eq(spw_map(buffer, SPW_DEVICE, SPW_MAP_WRITE, NULL, &view), SPW_OK);
-    const uint64_t at = (uint64_t)(uintptr_t)work.data;
-    const spw__stream first = busy_stream(at, at + 8 * MIB, 8 * MIB);
-    ck_assert_int_eq(
-        spw__device_copy_to(manager->device, first, (uint64_t)(uintptr_t)view.data, in, sizeof in), SPW_OK);
-    ck_assert_int_eq(spw_unmap(buffer, &view, (spw_stream *)first), SPW_OK);
-    spw_map_options_init(&options);
-    options.stream = (spw_stream *)second;
-    ck_assert_int_eq(spw_map(buffer, SPW_DEVICE, SPW_MAP_READ, &options, &view), SPW_OK);
-    ck_assert_int_eq(
-        spw__device_copy_from(manager->device, second, out, (uint64_t)(uintptr_t)view.data, sizeof out), SPW_OK);
-    ck_assert_int_eq(spw__device_synchronize(manager->device, second), SPW_OK);
-    ck_assert(has_content(out, sizeof out, 1));
-    ck_assert_int_eq(spw_unmap(buffer, &view, (spw_stream *)second), SPW_OK);
-    ck_assert_int_eq(spw_unmap(scratch, &work, NULL), SPW_OK);
-    ck_assert_int_eq(spw__device_stream_destroy(manager->device, first), SPW_OK);
-    ck_assert_int_eq(spw__device_stream_destroy(manager->device, second), SPW_OK);
-    must_release(buffer);
-    must_release(scratch);
 }
 END_TEST
 
@@ -432,8 +366,6 @@ int main(void)
     tcase_add_test(meeting, release_during_a_spill_frees_both_ends);
     tcase_add_test(meeting, progress_alone_moves_bytes_without_a_mover_thread);
     tcase_add_loop_test(meeting, invariant_6_device_memory_is_free_when_its_last_use_has_completed, 0, TAKINGS);
-    tcase_add_test(meeting, a_map_without_a_stream_waits_for_what_a_stream_still_writes);
-    tcase_add_test(meeting, a_map_with_a_stream_is_ordered_after_another_streams_use);
     suite_add_tcase(suite, meeting);
     return run_suite(suite);
 }

@@ -13,17 +13,6 @@ static void teardown(void)
     remove_folder();
 }
 
-/* A stream with so much work that what is enqueued next runs late; scratch is 16 MiB of device memory. */
-static spw__stream busy_stream(const spw_view *scratch)
-{
-    spw__stream stream = NULL;
-    const uint64_t at = (uint64_t)(uintptr_t)scratch->data;
-    ck_assert_int_eq(spw__device_stream_create(manager->device, &stream), SPW_OK);
-    for (unsigned i = 0; i < 20; i++)
-        ck_assert_int_eq(spw__device_copy_within(manager->device, stream, at + 8 * MIB, at, 8 * MIB), SPW_OK);
-    return stream;
-}
-
 START_TEST(a_copy_of_a_closed_view_closes_nothing_while_another_view_is_open)
 {
     open_manager(SMALL_HOST);
@@ -109,6 +98,59 @@ START_TEST(a_write_view_and_a_seal_never_both_succeed)
 }
 END_TEST
 
+START_TEST(a_map_without_a_stream_waits_for_what_a_stream_still_writes)
+{
+    static unsigned char in[4 * MIB];
+    spw_view view, work;
+    open_manager("device=24M; driver=sim; host=1M");
+    spw_buffer *scratch = must_alloc(SPW_DEVICE, 16 * MIB), *buffer = must_alloc(SPW_DEVICE, sizeof in);
+    fill(in, sizeof in, 1);
+    ck_assert_int_eq(spw_map(scratch, SPW_DEVICE, SPW_MAP_WRITE, NULL, &work), SPW_OK);
+    ck_assert_int_eq(spw_map(buffer, SPW_DEVICE, SPW_MAP_WRITE, NULL, &view), SPW_OK);
+    const spw__stream stream = busy_stream(&work);
+    ck_assert_int_eq(
+        spw__device_copy_to(manager->device, stream, (uint64_t)(uintptr_t)view.data, in, sizeof in), SPW_OK);
+    ck_assert_int_eq(spw_unmap(buffer, &view, (spw_stream *)stream), SPW_OK);
+    check_at(buffer, SPW_DEVICE, 1);
+    ck_assert_int_eq(spw_unmap(scratch, &work, NULL), SPW_OK);
+    ck_assert_int_eq(spw__device_stream_destroy(manager->device, stream), SPW_OK);
+    must_release(buffer);
+    must_release(scratch);
+}
+END_TEST
+
+START_TEST(a_map_with_a_stream_is_ordered_after_another_streams_use)
+{
+    static unsigned char in[4 * MIB], out[4 * MIB];
+    spw_view view, work;
+    spw_map_options options;
+    spw__stream second = NULL;
+    open_manager("device=24M; driver=sim; host=1M");
+    spw_buffer *scratch = must_alloc(SPW_DEVICE, 16 * MIB), *buffer = must_alloc(SPW_DEVICE, sizeof in);
+    fill(in, sizeof in, 1);
+    ck_assert_int_eq(spw__device_stream_create(manager->device, &second), SPW_OK);
+    ck_assert_int_eq(spw_map(scratch, SPW_DEVICE, SPW_MAP_WRITE, NULL, &work), SPW_OK);
+    ck_assert_int_eq(spw_map(buffer, SPW_DEVICE, SPW_MAP_WRITE, NULL, &view), SPW_OK);
+    const spw__stream first = busy_stream(&work);
+    ck_assert_int_eq(
+        spw__device_copy_to(manager->device, first, (uint64_t)(uintptr_t)view.data, in, sizeof in), SPW_OK);
+    ck_assert_int_eq(spw_unmap(buffer, &view, (spw_stream *)first), SPW_OK);
+    spw_map_options_init(&options);
+    options.stream = (spw_stream *)second;
+    ck_assert_int_eq(spw_map(buffer, SPW_DEVICE, SPW_MAP_READ, &options, &view), SPW_OK);
+    ck_assert_int_eq(
+        spw__device_copy_from(manager->device, second, out, (uint64_t)(uintptr_t)view.data, sizeof out), SPW_OK);
+    ck_assert_int_eq(spw__device_synchronize(manager->device, second), SPW_OK);
+    ck_assert(has_content(out, sizeof out, 1));
+    ck_assert_int_eq(spw_unmap(buffer, &view, (spw_stream *)second), SPW_OK);
+    ck_assert_int_eq(spw_unmap(scratch, &work, NULL), SPW_OK);
+    ck_assert_int_eq(spw__device_stream_destroy(manager->device, first), SPW_OK);
+    ck_assert_int_eq(spw__device_stream_destroy(manager->device, second), SPW_OK);
+    must_release(buffer);
+    must_release(scratch);
+}
+END_TEST
+
 START_TEST(an_unmap_that_cannot_note_its_use_waits_for_the_stream)
 {
     static unsigned char in[4 * MIB];
@@ -170,6 +212,8 @@ int main(void)
     tcase_add_test(tests, many_views_of_one_buffer_are_open_and_closed_in_any_order);
     tcase_add_test(tests, without_metadata_memory_for_one_more_view_the_map_is_refused);
     tcase_add_test(tests, a_write_view_and_a_seal_never_both_succeed);
+    tcase_add_test(tests, a_map_without_a_stream_waits_for_what_a_stream_still_writes);
+    tcase_add_test(tests, a_map_with_a_stream_is_ordered_after_another_streams_use);
     tcase_add_test(tests, an_unmap_that_cannot_note_its_use_waits_for_the_stream);
     tcase_add_test(tests, pinned_memory_that_a_stream_still_reads_is_not_given_to_another);
     suite_add_tcase(suite, tests);

@@ -165,13 +165,8 @@ static struct spw__parked_stream *provide_locked(struct spw_manager *manager, vo
 static struct parked_block *make_record(struct spw_manager *manager, void *stream)
 {
     struct parked_block *parked = spw__meta_alloc(&manager->meta, sizeof *parked);
-    struct spw__use *use = spw__meta_alloc(&manager->meta, sizeof *use);
-    if (parked && use && spw__device_event_record(manager->device, stream, &use->event) == SPW_OK) {
-        atomic_init(&use->refs, 1);
-        parked->use = use;
+    if (parked && spw__use_create(manager, stream, &parked->use) == SPW_OK)
         return parked;
-    }
-    spw__meta_free(&manager->meta, use, sizeof *use);
     spw__meta_free(&manager->meta, parked, sizeof *parked);
     return NULL;
 }

@@ -26,21 +26,32 @@ bool spw__use_pending(struct spw_manager *manager, const struct spw__use *use)
     return use && spw__device_event_query(manager->device, use->event) == SPW_EAGAIN;
 }
 
-int spw__use_note_locked(struct spw__payload *payload, void *stream)
+int spw__use_create(struct spw_manager *manager, void *stream, struct spw__use **out)
 {
-    struct spw_manager *manager = payload->manager;
     struct spw__use *use = spw__meta_alloc(&manager->meta, sizeof *use);
+    *out = NULL;
     if (!use)
         return spw__fail(SPW_ENOMETA, "no metadata memory to remember a use on a stream; raise meta=");
-    /* The new event covers the old one: its stream waits for it first. */
-    int rc = payload->last_use ? spw__device_event_order(manager->device, stream, payload->last_use->event) : SPW_OK;
-    if (rc == SPW_OK)
-        rc = spw__device_event_record(manager->device, stream, &use->event);
+    const int rc = spw__device_event_record(manager->device, stream, &use->event);
     if (rc != SPW_OK) {
         spw__meta_free(&manager->meta, use, sizeof *use);
         return rc;
     }
     atomic_init(&use->refs, 1);
+    *out = use;
+    return SPW_OK;
+}
+
+int spw__use_note_locked(struct spw__payload *payload, void *stream)
+{
+    struct spw_manager *manager = payload->manager;
+    struct spw__use *use;
+    /* The new event covers the old one: its stream waits for it first. */
+    int rc = payload->last_use ? spw__device_event_order(manager->device, stream, payload->last_use->event) : SPW_OK;
+    if (rc == SPW_OK)
+        rc = spw__use_create(manager, stream, &use);
+    if (rc != SPW_OK)
+        return rc;
     spw__use_unref(manager, payload->last_use);
     payload->last_use = use;
     return SPW_OK;

@@ -15,6 +15,9 @@
 
 #include <spillway/wait.h>
 
+/* A use that is over when stream has done all that it was given so far; one reference. SPW_ENOMETA, SPW_EDEVICE. */
+int spw__use_create(struct spw_manager *manager, void *stream, struct spw__use **out);
+
 struct spw__use *spw__use_ref(struct spw__use *use);
 void spw__use_unref(struct spw_manager *manager, struct spw__use *use);
 
