@@ -1,9 +1,21 @@
 /* The ledger: budgets per tier as a tree of groups. A charge climbs from its group to the root, whose gates are the
  * budgets of the places; it is granted by all of them or by none.
  *
- * There is one group today, the root; charges name it, so that a tree of queries and tenants changes no caller.
- * Threads: any; lock-free. Ownership: a charge is stored with what it pays for, so that a free from any thread is
- * exact.
+ * Minima. A group may have bytes set aside: for each child its parent is charged the larger of what the child has
+ * committed and the child's minimum, beside what the parent has committed itself. This is exact at rest; while a charge
+ * is on its way a parent is charged too much rather than too little, since charges go from the root down and come back
+ * from the group up. So nobody else can have what is set aside, and a group gets its minimum whoever else asks.
+ *
+ * Where no group on the way has a minimum a charge is lock-free: one compare-and-swap per gate. What a group with a
+ * minimum passes on depends on what it has, so its gate is guarded: a bit in the committed word itself, which a
+ * lock-free climb meets in the very step in which it would change it, sends the climb to the ledger's lock. Under that
+ * lock a guarded gate changes for nobody else.
+ *
+ *     free     --spw__ledger_set_min, more than 0--> guarded
+ *     guarded  --spw__ledger_set_min, 0-----------> free
+ *
+ * Threads: any. Ownership: a charge is stored with what it pays for, so that a free from any thread is exact; a node
+ * must outlive its charges and the nodes below it.
  */
 #ifndef SPW_POOL_LEDGER_H
 #define SPW_POOL_LEDGER_H
@@ -12,35 +24,88 @@
 #include <stddef.h>
 
 #include "pool/base/gate.h"
+#include "pool/base/lock.h"
 
 #include <spillway/place.h>
 
-struct spw__group {
-    struct spw__group *parent; /* NULL: the root */
-    struct spw__gate gates[SPW_TIER_META]; /* of the tiers of payload; meta is charged to struct spw__meta alone */
+/* Nodes on a way from a group to the root, both counted. */
+#define SPW__LEDGER_DEPTH_MAX 16u
+
+struct spw__ledger {
+    struct spw__mutex locks[SPW_TIER_META]; /* leaf locks: of all guarded gates of a tier, and of the minima */
 };
 
-static inline void spw__ledger_uncommit_until(struct spw__group *group, const struct spw__group *end, spw_tier tier,
-                                              uint64_t bytes)
-{
-    for (; group != end; group = group->parent)
-        spw__gate_uncommit(&group->gates[tier], bytes);
-}
+struct spw__group {
+    struct spw__group *parent;  /* constant; NULL: the root */
+    struct spw__ledger *ledger; /* constant; NULL: no group of the tree may have a minimum */
+    uint32_t depth;             /* constant; 0: the root */
+    _Atomic bool cancelled;     /* atomic: with all below, for good */
+    struct spw__gate gates[SPW_TIER_META]; /* of the tiers of payload; meta is charged to struct spw__meta alone. Read
+                                              committed with spw__ledger_committed */
+    _Atomic uint64_t min[SPW_TIER_META];       /* atomic; changed under the ledger's lock */
+    _Atomic uint64_t child_mins[SPW_TIER_META]; /* atomic; changed under the ledger's lock: sum over the children */
+    _Atomic uint32_t weight[SPW_TIER_META];    /* atomic: deserts beside the siblings; at least 1 */
+};
+
+void spw__ledger_init(struct spw__ledger *ledger);
+void spw__ledger_finish(struct spw__ledger *ledger);
+
+/* Makes a node below parent (NULL: a root), without limits or minima. At most SPW__LEDGER_DEPTH_MAX levels. */
+void spw__group_init(struct spw__group *group, struct spw__group *parent, struct spw__ledger *ledger);
+
+/* The ways of a group that is not the root. */
+bool spw__ledger_climb(struct spw__group *group, spw_tier tier, uint64_t bytes);
+void spw__ledger_descend(struct spw__group *group, spw_tier tier, uint64_t bytes);
 
 /* Charges bytes of tier to group and all above it; false and no change when one of them has no room. */
 static inline bool spw__ledger_commit(struct spw__group *group, spw_tier tier, uint64_t bytes)
 {
-    for (struct spw__group *at = group; at; at = at->parent)
-        if (!spw__gate_commit(&at->gates[tier], bytes)) {
-            spw__ledger_uncommit_until(group, at, tier, bytes);
-            return false;
-        }
-    return true;
+    return group->parent ? spw__ledger_climb(group, tier, bytes) : spw__gate_commit(&group->gates[tier], bytes);
 }
 
+/* Gives back bytes that were charged to group. */
 static inline void spw__ledger_uncommit(struct spw__group *group, spw_tier tier, uint64_t bytes)
 {
-    spw__ledger_uncommit_until(group, NULL, tier, bytes);
+    if (group->parent)
+        spw__ledger_descend(group, tier, bytes);
+    else
+        spw__gate_uncommit(&group->gates[tier], bytes);
+}
+
+/* Sets bytes aside for a group that is not the root. More than before: false, and no change, when those above have no
+ * room for the difference now. Less: what nobody uses of it is free at once. */
+bool spw__ledger_set_min(struct spw__group *group, spw_tier tier, uint64_t bytes);
+
+/* Bytes that are charged to group, by itself and all below it. */
+uint64_t spw__ledger_committed(const struct spw__group *group, spw_tier tier);
+
+/* The largest charge that would be granted now. Like all below a look at what may change meanwhile. */
+uint64_t spw__ledger_free_on_path(const struct spw__group *group, spw_tier tier);
+
+/* Who refuses a charge of bytes: the first on the way up; NULL: nobody. */
+struct spw__group *spw__ledger_short(struct spw__group *group, spw_tier tier, uint64_t bytes);
+
+/* Who could not grant a charge of bytes even with nothing else charged but the minima of others and, to the root,
+ * set_aside bytes: the first on the way up; NULL: it fits once the others give way. */
+struct spw__group *spw__ledger_never_fits(struct spw__group *group, spw_tier tier, uint64_t bytes, uint64_t set_aside);
+
+/* True when group or one above it is cancelled. */
+bool spw__ledger_cancelled(const struct spw__group *group);
+
+/* True when node is group, or somewhere below it. */
+static inline bool spw__group_is_below(const struct spw__group *node, const struct spw__group *group)
+{
+    while (node && node->depth > group->depth)
+        node = node->parent;
+    return node == group;
+}
+
+/* The child of above on the way from node to it; NULL: node is above itself, or does not lie below it. */
+static inline struct spw__group *spw__group_child_towards(struct spw__group *node, const struct spw__group *above)
+{
+    while (node && node->parent != above)
+        node = node->parent;
+    return node;
 }
 
 #endif

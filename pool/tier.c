@@ -299,8 +299,7 @@ int spw__tier_alloc_aligned(struct spw__tier *tier, struct spw__group *group, ui
     bool over_budget;
     *out = (struct spw__block){.bytes = 0};
     if (!tier->present || bytes > tier->largest_request ||
-        spw__tier_charge(tier, bytes) + tier->set_aside >
-            atomic_load_explicit(&group->gates[tier->tier].budget, memory_order_relaxed))
+        spw__ledger_never_fits(group, tier->tier, spw__tier_charge(tier, bytes), tier->set_aside))
         return SPW_ETOOBIG;
     int rc = place(tier, group, bytes, align, may_grow, &over_budget, out);
     if ((rc == SPW_ENOMEM || rc == SPW_EFRAG) && tier->n_small != 0) {

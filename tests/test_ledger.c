@@ -5,49 +5,28 @@
 
 #include "pool/base/error.h"
 #include "pool/tier.h"
+#include "tests/ledger_fixture.h"
 
 #define KIB UINT64_C(1024)
 #define HOST SPW__CHANNEL(SPW_TIER_HOST)
 
-enum { BUDGET = 1000, THREADS = 4 };
+enum { THREADS = 4 };
 
-static struct spw__group root, left, right;
 static struct spw__waitset waits;
 static struct spw__counters counters;
 static struct spw__tier tier;
 
-static void init_group(struct spw__group *group, struct spw__group *parent, uint64_t max)
-{
-    group->parent = parent;
-    for (int i = 0; i < SPW_TIER_META; i++)
-        spw__gate_init(&group->gates[i], max);
-}
-
-static uint64_t committed(const struct spw__group *group)
-{
-    return atomic_load(&group->gates[SPW_TIER_HOST].committed);
-}
-
-static void commit_each(uint64_t of_root, uint64_t of_left, uint64_t of_right)
-{
-    ck_assert_uint_eq(committed(&root), of_root);
-    ck_assert_uint_eq(committed(&left), of_left);
-    ck_assert_uint_eq(committed(&right), of_right);
-}
-
 static void setup(void)
 {
-    init_group(&root, NULL, BUDGET);
-    init_group(&left, &root, 600);
-    init_group(&right, &root, 600);
+    open_groups();
     spw__waitset_init(&waits, NULL);
 }
 
 static void teardown(void)
 {
-    commit_each(0, 0, 0);
     spw__tier_finish(&tier);
     spw__waitset_finish(&waits);
+    close_groups();
 }
 
 START_TEST(a_charge_climbs_to_the_root_and_comes_back)

@@ -27,6 +27,7 @@ enum spw__rank {
     SPW__RANK_HANDLES,     /* live and free handles */
     SPW__RANK_RAW,         /* one shard of the raw blocks by address */
     SPW__RANK_MOVES,       /* set-aside moves */
+    SPW__RANK_LEDGER,      /* one tier's groups with minima */
 };
 
 struct spw__mutex {

@@ -135,7 +135,7 @@ static void grow_lower(struct spw_manager *manager, const struct spw__victim *vi
     const struct spw__piece *piece = piece_of(victim->item);
     const uint64_t bytes = spw__piece_bytes(piece);
     for (spw_tier tier = first_lower(victim->tier, victim->admission); tier < SPW__MEMORY_TIERS; tier++)
-        if (spw__gate_free(&piece->payload->group->gates[tier]) >= bytes &&
+        if (spw__ledger_free_on_path(piece->payload->group, tier) >= bytes &&
             spw__tier_grow_for(spw__tier_of(manager, tier), bytes))
             return;
 }

@@ -246,6 +246,7 @@ static void dismantle(struct spw_manager *manager, bool forced)
     spw__handles_finish(manager);
     spw__waitset_finish(&manager->waits);
     spw__mutex_finish(&manager->moves_lock);
+    spw__ledger_finish(&manager->ledger);
     if (!forced)
         check_gate(manager, &manager->meta.gate, SPW_TIER_META);
     spw__meta_finish(&manager->meta);
@@ -281,6 +282,8 @@ static struct spw_manager *new_manager(const spw_options *options, const struct 
     manager->log = (struct spw__log){.fn = options->log, .arg = options->log_arg};
     manager->default_timeout_ms = options->default_timeout_ms;
     manager->fork_generation = fork_generation;
+    spw__ledger_init(&manager->ledger);
+    spw__group_init(&manager->root, NULL, &manager->ledger);
     spw__waitset_init(&manager->waits, manager->env.clock);
     spw__mutex_init(&manager->moves_lock, SPW__RANK_MOVES);
     spw__mutex_init(&manager->handles.lock, SPW__RANK_HANDLES);

@@ -61,6 +61,7 @@ struct spw_manager {
     struct spw__env env;
     struct spw__log log;
     struct spw__meta meta;
+    struct spw__ledger ledger;
     struct spw__group root; /* gates of all places but meta, whose gate is in meta */
     struct spw__waitset waits;
     struct spw__counters counters;
