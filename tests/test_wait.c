@@ -43,8 +43,9 @@ static void setup_manual(void)
 /* What every test ends with: nobody waits, no channel counts anybody. */
 static void teardown(void)
 {
-    ck_assert_ptr_null(set.first);
-    ck_assert_ptr_null(set.last);
+    for (unsigned tree = 0; tree < SPW__WAIT_TREES; tree++)
+        ck_assert_ptr_null(set.trees[tree].root);
+    ck_assert_uint_eq(set.barred, 0);
     ck_assert(!spw__waitset_busy(&set, UINT32_MAX));
     spw__waitset_finish(&set);
 }

@@ -15,8 +15,8 @@ enum spw__rank {
     SPW__RANK_PAYLOAD,     /* one payload's pieces */
     SPW__RANK_VICTIM,      /* one pool's queue of victims */
     SPW__RANK_HOLE,        /* one hole that is being opened */
-    SPW__RANK_CANCEL,      /* one cancel token: the waits that were given it */
     SPW__RANK_WAIT,        /* the waiters of a manager */
+    SPW__RANK_CANCEL,      /* one cancel token: the waits that were given it */
     SPW__RANK_PARKED,      /* raw memory freed on streams */
     SPW__RANK_MOVER,       /* the mover's inbox */
     SPW__RANK_STORE,       /* space of one spill folder */

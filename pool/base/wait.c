@@ -1,26 +1,25 @@
-/* The wait primitive and cancel tokens. Neighbours: the pools and the mover signal, src/core waits. */
+/* The wait primitive: see wait.h. Neighbours: wait_pass.c runs the attempts, wait_cancel.c has the tokens; the pools
+ * and the mover signal, src/core waits. */
 #include "pool/base/wait.h"
 
-#include <stdlib.h>
+#include <assert.h>
 
 #include "pool/base/error.h"
-#include "pool/base/fault.h"
-
-struct spw_cancel {
-    struct spw__mutex lock;
-    atomic_bool triggered;     /* atomic: set under lock, never cleared */
-    struct spw__waiter *first; /* guarded by lock: waits that were given this token */
-};
+#include "pool/base/wait_pass.h"
 
 void spw__waitset_init(struct spw__waitset *set, const struct spw__clock *clock)
 {
-    *set = (struct spw__waitset){.clock = clock};
+    *set = (struct spw__waitset){.clock = clock, .due_ns = UINT64_MAX};
     spw__mutex_init(&set->lock, SPW__RANK_WAIT);
     spw__cond_init(&set->all_left);
 }
 
 void spw__waitset_finish(struct spw__waitset *set)
 {
+    spw__mutex_lock(&set->lock);
+    while (atomic_load(&set->visitors) != 0)
+        (void)spw__cond_wait(&set->all_left, &set->lock, -1);
+    spw__mutex_unlock(&set->lock);
     spw__cond_finish(&set->all_left);
     spw__mutex_finish(&set->lock);
 }
@@ -48,130 +47,95 @@ bool spw__waitset_busy(struct spw__waitset *set, uint32_t channels)
     return false;
 }
 
-static void count_channels(struct spw__waitset *set, uint32_t channels, uint32_t delta)
+void spw__waitset_granted(struct spw__waitset *set, uint32_t channels)
 {
-    for (; channels; channels &= channels - 1)
-        (void)atomic_fetch_add(&set->n_waiting[__builtin_ctz(channels)], delta);
-}
-
-static void finish_locked(struct spw__waitset *set, struct spw__waiter *waiter, int result)
-{
-    if (waiter->prev)
-        waiter->prev->next = waiter->next;
-    else
-        set->first = waiter->next;
-    if (waiter->next)
-        waiter->next->prev = waiter->prev;
-    else
-        set->last = waiter->prev;
-    count_channels(set, waiter->channels, UINT32_MAX);
-    waiter->waiting = false;
-    waiter->result = result;
-    spw__cond_signal(&waiter->done);
-}
-
-static void attempt_all_locked(struct spw__waitset *set, uint32_t channels)
-{
-    for (struct spw__waiter *waiter = set->first, *next; waiter; waiter = next) {
-        next = waiter->next;
-        if (!(waiter->channels & channels) || !waiter->attempt)
-            continue;
-        const int result = waiter->attempt(waiter);
-        if (result != SPW_EAGAIN)
-            finish_locked(set, waiter, result);
-    }
-}
-
-static void join_cancel(struct spw__waitset *set, struct spw__waiter *waiter)
-{
-    spw_cancel *cancel = waiter->cancel;
-    if (!cancel)
+    if (!spw__waitset_busy(set, channels))
         return;
-    spw__mutex_lock(&cancel->lock);
-    waiter->set = set;
-    waiter->cancel_prev = NULL;
-    waiter->cancel_next = cancel->first;
-    if (cancel->first)
-        cancel->first->cancel_prev = waiter;
-    cancel->first = waiter;
-    spw__mutex_unlock(&cancel->lock);
+    spw__mutex_lock(&set->lock);
+    for (unsigned channel = 0; channel < SPW__WAIT_CHANNELS; channel++)
+        if (channels & SPW__CHANNEL(channel))
+            spw__wait_pass_over_locked(set, channel, NULL);
+    spw__wait_settle_unlock(set);
 }
 
-static void leave_cancel(struct spw__waiter *waiter)
+void spw__waitset_lift_barriers(struct spw__waitset *set)
 {
-    spw_cancel *cancel = waiter->cancel;
-    if (!cancel)
-        return;
-    spw__mutex_lock(&cancel->lock);
-    if (waiter->cancel_prev)
-        waiter->cancel_prev->cancel_next = waiter->cancel_next;
-    else
-        cancel->first = waiter->cancel_next;
-    if (waiter->cancel_next)
-        waiter->cancel_next->cancel_prev = waiter->cancel_prev;
-    spw__mutex_unlock(&cancel->lock);
+    spw__mutex_lock(&set->lock);
+    spw__wait_lapse_locked(set, UINT64_MAX);
+    spw__wait_settle_unlock(set);
 }
 
 void spw__wait_enqueue(struct spw__waitset *set, struct spw__waiter *waiter)
 {
-    spw__cond_init(&waiter->done);
+    assert(waiter->channels && !(waiter->channels & ~(SPW__CHANNELS_MEMORY | SPW__CHANNEL_OBJECT)));
+    if (!waiter->completed)
+        spw__cond_init(&waiter->done);
     spw__mutex_lock(&set->lock);
+    waiter->set = set;
     waiter->waiting = true;
+    waiter->tried = waiter->blocked = waiter->joined = false;
     waiter->result = SPW_EAGAIN;
-    waiter->next = NULL;
-    waiter->prev = set->last;
-    if (set->last)
-        set->last->next = waiter;
-    else
-        set->first = waiter;
-    set->last = waiter;
-    count_channels(set, waiter->channels, 1);
+    set->enqueuing = waiter; /* where it is not any more, the waiter is DONE, and its memory not ours */
+    spw__wait_insert_locked(set, waiter);
     atomic_thread_fence(memory_order_seq_cst);
     if (set->shut_down)
-        finish_locked(set, waiter, SPW_ESHUTDOWN);
+        spw__wait_finish_locked(set, waiter, SPW_ESHUTDOWN);
     else
-        attempt_all_locked(set, waiter->channels);
-    spw__mutex_unlock(&set->lock);
-}
-
-static void end_wait_locked(struct spw__waitset *set, struct spw__waiter *waiter, int result)
-{
-    if (waiter->waiting)
-        finish_locked(set, waiter, result);
+        spw__wait_pass_locked(set, waiter->channels & SPW__CHANNELS_MEMORY);
+    /* Skipped with reason; but what it can never have it is to be told at once, and why it failed is asked later. */
+    if (set->enqueuing && !waiter->tried) {
+        const int result = spw__wait_attempt_locked(set, waiter);
+        if (result != SPW_EAGAIN)
+            spw__wait_give_locked(set, waiter, result);
+    }
+    if (set->enqueuing && waiter->cancel && !spw__wait_join_cancel_locked(waiter))
+        spw__wait_finish_locked(set, waiter, SPW_ECANCELED);
+    set->enqueuing = NULL;
+    spw__wait_settle_unlock(set);
 }
 
 int spw__wait_leave(struct spw__waitset *set, struct spw__waiter *waiter)
 {
+    const bool blocks = !waiter->completed;
     spw__mutex_lock(&set->lock);
-    end_wait_locked(set, waiter, SPW_ETIMEDOUT);
-    spw__mutex_unlock(&set->lock);
-    spw__cond_finish(&waiter->done);
-    return waiter->result;
+    const int result = !waiter->waiting ? waiter->result : blocks ? SPW_ETIMEDOUT : SPW_ECANCELED;
+    if (waiter->waiting)
+        spw__wait_finish_locked(set, waiter, result);
+    spw__wait_settle_unlock(set);
+    if (blocks)
+        spw__cond_finish(&waiter->done);
+    return result;
 }
 
-/* Nanoseconds until the waiter's deadline, -1 for ever. A manual clock does not run by itself: its tests expire. */
-static long long remaining_ns(const struct spw__waitset *set, const struct spw__waiter *waiter)
+/* Does what has come due for a blocked waiter, and returns the nanoseconds until the next such moment; -1: there is
+ * none. A manual clock does not run by itself: its tests expire. */
+static long long keep_time_locked(struct spw__waitset *set, struct spw__waiter *waiter)
 {
-    if (waiter->deadline_ns == UINT64_MAX || (set->clock && set->clock->now_ns))
+    if (set->clock && set->clock->now_ns)
         return -1;
     const uint64_t now = spw__clock_now_ns(set->clock);
-    return waiter->deadline_ns > now ? (long long)(waiter->deadline_ns - now) : 0;
+    uint64_t due_ns = waiter->deadline_ns;
+    if (due_ns <= now)
+        spw__wait_finish_locked(set, waiter, SPW_ETIMEDOUT);
+    spw__wait_lapse_locked(set, now);
+    for (unsigned channel = 0; channel < SPW__WAIT_CHANNELS; channel++)
+        if (set->barriers[channel] == waiter && spw__wait_lapse_ns_locked(set, channel) < due_ns)
+            due_ns = spw__wait_lapse_ns_locked(set, channel);
+    return due_ns == UINT64_MAX ? -1 : (long long)(due_ns > now ? due_ns - now : 0);
 }
 
 int spw__wait_block(struct spw__waitset *set, struct spw__waiter *waiter)
 {
-    join_cancel(set, waiter);
     spw__mutex_lock(&set->lock);
+    waiter->blocked = waiter->waiting;
+    if (waiter->blocked && set->blocked)
+        set->blocked(set->blocked_arg, waiter, 1);
     while (waiter->waiting) {
-        if (waiter->cancel && atomic_load(&waiter->cancel->triggered)) {
-            end_wait_locked(set, waiter, SPW_ECANCELED);
-            break;
-        }
-        const long long left_ns = remaining_ns(set, waiter);
-        if (left_ns == 0) {
-            end_wait_locked(set, waiter, SPW_ETIMEDOUT);
-            break;
-        }
+        const long long left_ns = keep_time_locked(set, waiter);
+        const bool passes = set->again != 0;
+        spw__wait_settle_locked(set);
+        if (passes || !waiter->waiting) /* a pass may have served it, or made it a barrier that it is to time */
+            continue;
         if (set->drive) {
             spw__mutex_unlock(&set->lock);
             set->drive(set->drive_arg);
@@ -180,108 +144,121 @@ int spw__wait_block(struct spw__waitset *set, struct spw__waiter *waiter)
             (void)spw__cond_wait(&waiter->done, &set->lock, left_ns);
         }
     }
-    spw__mutex_unlock(&set->lock);
-    leave_cancel(waiter);
+    spw__wait_settle_unlock(set);
     spw__cond_finish(&waiter->done);
     return waiter->result;
 }
 
-void spw__waitset_signal(struct spw__waitset *set, uint32_t channels)
+/* After a free: the fence orders it before the look for waiters, as enqueue's orders its own look after its entry. */
+static bool look_for_waiters(struct spw__waitset *set, uint32_t channels)
 {
     atomic_thread_fence(memory_order_seq_cst);
-    if (!spw__waitset_busy(set, channels))
+    return spw__waitset_busy(set, channels);
+}
+
+void spw__waitset_signal(struct spw__waitset *set, uint32_t channels)
+{
+    if (!look_for_waiters(set, channels))
         return;
     spw__mutex_lock(&set->lock);
-    attempt_all_locked(set, channels);
-    spw__mutex_unlock(&set->lock);
+    spw__wait_note_freed_locked(set, channels);
+    spw__wait_pass_locked(set, channels);
+    spw__wait_settle_unlock(set);
+}
+
+void spw__waitset_retry(struct spw__waitset *set, uint32_t channels)
+{
+    if (!look_for_waiters(set, channels))
+        return;
+    spw__mutex_lock(&set->lock);
+    spw__wait_pass_locked(set, channels);
+    spw__wait_settle_unlock(set);
 }
 
 void spw__waitset_signal_object(struct spw__waitset *set, const void *object)
 {
-    atomic_thread_fence(memory_order_seq_cst);
-    if (!spw__waitset_busy(set, SPW__CHANNEL_OBJECT))
+    const struct spw__wait_order start = {.band = (uintptr_t)object, .net_bytes = INT64_MIN};
+    const struct spw__wait_node *node;
+    if (!look_for_waiters(set, SPW__CHANNEL_OBJECT))
         return;
     spw__mutex_lock(&set->lock);
-    for (struct spw__waiter *waiter = set->first, *next; waiter; waiter = next) {
-        next = waiter->next;
-        if ((waiter->channels & SPW__CHANNEL_OBJECT) && waiter->object == object)
-            finish_locked(set, waiter, 0);
+    while ((node = spw__wait_queue_next(&set->trees[SPW__WAIT_TREE_OBJECT], &start, NULL)) &&
+           node->order.band == start.band)
+        spw__wait_finish_locked(set, node->owner, 0);
+    spw__wait_settle_unlock(set);
+}
+
+/* The first after a place in the order on any of channels. */
+static struct spw__waiter *next_of(const struct spw__waitset *set, uint32_t channels,
+                                   const struct spw__wait_order *after, const struct spw__wait_filter *filter)
+{
+    const struct spw__wait_node *best = NULL;
+    for (unsigned channel = 0; channel < SPW__WAIT_CHANNELS; channel++) {
+        const struct spw__wait_node *node = channels & SPW__CHANNEL(channel)
+                                                ? spw__wait_queue_next(&set->trees[channel], after, filter)
+                                                : NULL;
+        if (node && (!best || spw__wait_before(&node->order, &best->order)))
+            best = node;
     }
-    spw__mutex_unlock(&set->lock);
+    return best ? best->owner : NULL;
+}
+
+static void visit_all(struct spw__waitset *set, uint32_t channels, const struct spw__wait_filter *filter,
+                      int (*visit)(struct spw__waiter *waiter, void *arg), void *arg)
+{
+    struct spw__wait_order at;
+    struct spw__waiter *waiter;
+    int result = SPW_EAGAIN;
+    spw__mutex_lock(&set->lock);
+    for (const struct spw__wait_order *after = NULL;
+         result != SPW__VISIT_STOP && (waiter = next_of(set, channels, after, filter)); after = &at) {
+        at = waiter->nodes[0].order;
+        waiter->served = channels;
+        result = visit(waiter, arg);
+        if (result != SPW_EAGAIN && result != SPW__VISIT_STOP)
+            spw__wait_give_locked(set, waiter, result);
+    }
+    spw__wait_settle_unlock(set);
 }
 
 void spw__waitset_visit(struct spw__waitset *set, uint32_t channels,
                         int (*visit)(struct spw__waiter *waiter, void *arg), void *arg)
 {
-    spw__mutex_lock(&set->lock);
-    for (struct spw__waiter *waiter = set->first, *next; waiter; waiter = next) {
-        next = waiter->next;
-        if (!(waiter->channels & channels))
-            continue;
-        const int result = visit(waiter, arg);
-        if (result != SPW_EAGAIN)
-            finish_locked(set, waiter, result);
-    }
-    spw__mutex_unlock(&set->lock);
+    visit_all(set, channels, NULL, visit, arg);
 }
 
-void spw__waitset_expire(struct spw__waitset *set)
+void spw__waitset_visit_demands(struct spw__waitset *set, uint32_t channels,
+                                int (*visit)(struct spw__waiter *waiter, void *arg), void *arg)
+{
+    struct spw__wait_filter filter = {.marked_only = true};
+    for (unsigned lane = 0; lane < SPW__WAIT_LANES; lane++)
+        filter.bound[lane] = SPW__WAIT_UNBOUNDED;
+    visit_all(set, channels, &filter, visit, arg);
+}
+
+uint64_t spw__waitset_expire(struct spw__waitset *set)
 {
     const uint64_t now = spw__clock_now_ns(set->clock);
+    const uint64_t due_ns = atomic_load(&set->due_ns);
+    const struct spw__wait_node *first;
+    if (now < due_ns)
+        return due_ns;
     spw__mutex_lock(&set->lock);
-    for (struct spw__waiter *waiter = set->first, *next; waiter; waiter = next) {
-        next = waiter->next;
-        if (waiter->deadline_ns <= now)
-            finish_locked(set, waiter, SPW_ETIMEDOUT);
-    }
-    spw__mutex_unlock(&set->lock);
+    while ((first = set->trees[SPW__WAIT_TREE_DEADLINE].first) && first->order.band <= now)
+        spw__wait_finish_locked(set, first->owner, SPW_ETIMEDOUT);
+    spw__wait_lapse_locked(set, now);
+    spw__wait_settle_unlock(set);
+    return atomic_load(&set->due_ns);
 }
 
 void spw__waitset_shut_down(struct spw__waitset *set)
 {
     spw__mutex_lock(&set->lock);
     set->shut_down = true;
-    while (set->first)
-        finish_locked(set, set->first, SPW_ESHUTDOWN);
+    for (unsigned tree = 0; tree <= SPW__WAIT_TREE_OBJECT; tree++)
+        while (set->trees[tree].first)
+            spw__wait_finish_locked(set, set->trees[tree].first->owner, SPW_ESHUTDOWN);
     while (set->inside)
         (void)spw__cond_wait(&set->all_left, &set->lock, -1);
-    spw__mutex_unlock(&set->lock);
-}
-
-int spw_cancel_create(spw_cancel **out)
-{
-    if (!out)
-        return spw__fail(SPW_EINVAL, "spw_cancel_create: out is NULL");
-    *out = spw__fault(SPW__FAULT_META_ALLOC) ? NULL : calloc(1, sizeof **out);
-    if (!*out)
-        return spw__fail(SPW_ENOMETA, "no memory for a cancel token of %zu bytes", sizeof **out);
-    spw__mutex_init(&(*out)->lock, SPW__RANK_CANCEL);
-    return SPW_OK;
-}
-
-void spw_cancel_trigger(spw_cancel *cancel)
-{
-    if (!cancel)
-        return;
-    spw__mutex_lock(&cancel->lock);
-    atomic_store(&cancel->triggered, true);
-    for (struct spw__waiter *waiter = cancel->first; waiter; waiter = waiter->cancel_next) {
-        spw__mutex_lock(&waiter->set->lock);
-        end_wait_locked(waiter->set, waiter, SPW_ECANCELED);
-        spw__mutex_unlock(&waiter->set->lock);
-    }
-    spw__mutex_unlock(&cancel->lock);
-}
-
-void spw_cancel_destroy(spw_cancel *cancel)
-{
-    if (!cancel)
-        return;
-    spw__mutex_finish(&cancel->lock);
-    free(cancel);
-}
-
-bool spw__cancel_triggered(const spw_cancel *cancel)
-{
-    return cancel && atomic_load(&cancel->triggered);
+    spw__wait_settle_unlock(set);
 }

@@ -47,7 +47,7 @@ static bool find_lower_locked(struct spw__piece *piece, bool admission, struct s
             continue;
         if (spw__tier_try(lower, piece->payload->group, spw__piece_bytes(piece), out) == SPW_OK)
             return true;
-        spw__waitset_signal(&manager->waits, SPW__CHANNEL(tier));
+        spw__waitset_retry(&manager->waits, SPW__CHANNEL(tier));
     }
     return false;
 }
@@ -196,7 +196,7 @@ static bool find_beside_locked(struct spw__piece *piece, const struct spw__hole 
     if (spw__tier_try(spw__tier_of(manager, hole->tier), piece->payload->group, spw__piece_bytes(piece), &piece->to) ==
         SPW_OK)
         return true;
-    spw__waitset_signal(&manager->waits, SPW__CHANNEL(hole->tier));
+    spw__waitset_retry(&manager->waits, SPW__CHANNEL(hole->tier));
     return false;
 }
 

@@ -285,6 +285,8 @@ static struct spw_manager *new_manager(const spw_options *options, const struct 
     spw__ledger_init(&manager->ledger);
     spw__group_init(&manager->root, NULL, &manager->ledger);
     spw__waitset_init(&manager->waits, manager->env.clock);
+    manager->waits.room = spw__pressure_room;
+    manager->waits.room_arg = manager;
     spw__mutex_init(&manager->moves_lock, SPW__RANK_MOVES);
     spw__mutex_init(&manager->handles.lock, SPW__RANK_HANDLES);
     spw__raw_init(&manager->raw, &manager->meta);
@@ -450,7 +452,7 @@ int spw_set_budget(spw_manager *manager, spw_place place, uint64_t bytes)
     if ((unsigned)SPW_PLACE_TIER(place) < SPW__MEMORY_TIERS)
         spw__waitset_signal(&manager->waits, SPW__CHANNEL(SPW_PLACE_TIER(place)));
     if ((unsigned)SPW_PLACE_TIER(place) < SPW__MEMORY_TIERS)
-        (void)spw__pressure_grow(manager, SPW_PLACE_TIER(place));
+        (void)spw__pressure_grow(manager, SPW_PLACE_TIER(place), NULL);
     spw__pressure_kick(manager, SPW_TIER_HOST);
     return SPW_OK;
 }
@@ -478,7 +480,7 @@ int spw_progress(spw_manager *manager, uint64_t max_ns)
         left = spw__mover_drive(manager->mover, (int64_t)(max_ns - passed > INT64_MAX ? INT64_MAX : max_ns - passed));
         passed = spw__clock_monotonic_ns() - begun;
     }
-    spw__waitset_expire(&manager->waits);
+    (void)spw__waitset_expire(&manager->waits);
     (void)spw__error_restore(&kept);
     return left ? 1 : 0;
 }

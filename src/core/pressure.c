@@ -8,6 +8,9 @@
 #include "src/core/manager.h"
 #include "src/core/parked.h"
 
+/* How many of the oldest waiters decide what is done for a tier, when together they need more than it could have. */
+#define LOOK_WAITERS 64u
+
 uint64_t spw__deadline_ns(const struct spw_manager *manager, const spw_wait_options *wait)
 {
     int64_t timeout_ms = wait ? wait->timeout_ms : SPW_TIMEOUT_DEFAULT;
@@ -31,14 +34,34 @@ int spw__check_wait(const spw_wait_options *wait)
     return SPW_OK;
 }
 
-/* One try over the tiers of the request, best first. SPW_EAGAIN: no room anywhere. */
-static int try_tiers(struct spw__request *request, enum spw__grow grow)
+/* False: not even with nothing else in it could the tier hold the request, as budgets are now. */
+static bool fits_empty(const struct spw__request *request, spw_tier tier)
+{
+    const struct spw__tier *at = spw__tier_of(request->manager, tier);
+    return at->present && request->bytes <= at->largest_request &&
+           spw__tier_charge(at, request->bytes) + at->set_aside <= atomic_load(&request->group->gates[tier].budget);
+}
+
+bool spw__request_possible(const struct spw__request *request)
+{
+    bool possible = false;
+    for (spw_tier tier = request->first; tier <= request->lowest; tier++)
+        possible |= fits_empty(request, tier);
+    return possible;
+}
+
+/* One try over the tiers of the request, best first, but those that are barred. SPW_EAGAIN: no room anywhere. */
+static int try_tiers(struct spw__request *request, enum spw__grow grow, uint32_t barred)
 {
     bool possible = false;
     for (spw_tier tier = request->first; tier <= request->lowest; tier++) {
         struct spw__tier *at = spw__tier_of(request->manager, tier);
         if (!at->present)
             continue;
+        if (barred & SPW__CHANNEL(tier)) {
+            possible |= fits_empty(request, tier);
+            continue;
+        }
         const int rc = spw__tier_alloc_aligned(at, request->group, request->bytes, request->align, grow,
                                                &request->block);
         if (rc == SPW_OK || rc == SPW_ENOMETA)
@@ -51,20 +74,50 @@ static int try_tiers(struct spw__request *request, enum spw__grow grow)
 
 static int attempt(struct spw__waiter *waiter)
 {
-    return try_tiers((struct spw__request *)(void *)waiter, SPW__GROW_NOT);
+    struct spw__request *request = (struct spw__request *)(void *)waiter;
+    const int rc = try_tiers(request, SPW__GROW_NOT, waiter->barred);
+    waiter->what = request->failed == SPW_EFRAG ? SPW__WAIT_HOLE : SPW__WAIT_ROOM;
+    if (rc == SPW_OK)
+        waiter->served = SPW__CHANNEL(request->block.tier);
+    return rc;
 }
 
 static uint32_t channels_of(const struct spw__request *request)
 {
     uint32_t channels = 0;
     for (spw_tier tier = request->first; tier <= request->lowest; tier++)
-        channels |= SPW__CHANNEL(tier);
+        if (spw__tier_of(request->manager, tier)->present)
+            channels |= SPW__CHANNEL(tier);
     return channels;
+}
+
+uint64_t spw__pressure_room(void *arg, unsigned channel)
+{
+    const struct spw_manager *manager = arg;
+    const struct spw__tier *tier = &manager->tiers[channel];
+    /* What lies in caches of small objects counts as committed, but an attempt takes it back. */
+    return tier->n_small ? UINT64_MAX : spw__gate_free(&manager->root.gates[channel]);
+}
+
+/* Tells the waiter what it needs. Of one key must be only requests of which a larger one never fits where a smaller one
+ * does not: a stricter alignment may be all that is missing, so that each has a key of its own, a place in the group.
+ * Small objects fit by what is left in the slabs of their size: nothing is said about them. */
+static void set_needs(struct spw__request *request)
+{
+    struct spw__waiter *waiter = &request->waiter;
+    waiter->key = (const char *)request->group + (request->align ? 1 + __builtin_ctzll(request->align) : 0);
+    for (spw_tier tier = request->first; tier <= request->lowest; tier++) {
+        const struct spw__tier *at = spw__tier_of(request->manager, tier);
+        if (at->n_small == 0 || request->bytes > SPW__SMALL_LIMIT)
+            waiter->need[tier] = spw__tier_charge(at, request->bytes);
+    }
 }
 
 /* The demand of those who wait for a tier's victims. */
 struct demand {
     struct spw__tier *tier;
+    uint64_t enough; /* more bytes than this are not to be had: who comes later does not change what is to be done */
+    uint32_t n_waiters;
     struct spw__hole_none none; /* what is known to have no window: those who lack it are left out */
     uint64_t bytes;
     uint64_t admission_bytes;  /* of it, of admissions */
@@ -82,7 +135,7 @@ static int visit_demand(struct spw__waiter *waiter, void *arg)
 {
     struct demand *demand = arg;
     struct spw__request *request = (struct spw__request *)(void *)waiter;
-    if (request->lowest != demand->tier->tier || request->failed == SPW_ETOOBIG) /* no victim here would help it */
+    if (request->failed == SPW_ETOOBIG) /* no victim here would help it */
         return SPW_EAGAIN;
     if (demand->complete_with) {
         request->spill_failed = true;
@@ -105,15 +158,25 @@ static int visit_demand(struct spw__waiter *waiter, void *arg)
         demand->fragmented_align = request->align;
         demand->fragmented_admission = request->admission;
     }
-    return SPW_EAGAIN;
+    return ++demand->n_waiters >= LOOK_WAITERS && demand->bytes > demand->enough ? SPW__VISIT_STOP : SPW_EAGAIN;
 }
 
-/* Guarded by the tier's pressure lock. */
+/* All that the tier has free or will have: no waiters' supply is more. */
+static uint64_t most_supply(struct spw_manager *manager, struct spw__tier *tier)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < tier->n_pools; i++)
+        bytes += spw__pool_free(&tier->pools[i]) + atomic_load(&manager->victims[tier->tier][i].leaving_bytes);
+    return bytes;
+}
+
+/* Looks at those whose victims come from tier, oldest first, until it is clear what to do. Guarded by the tier's
+ * pressure lock. */
 static struct demand look_locked(struct spw_manager *manager, struct spw__tier *tier, int complete_with)
 {
-    struct demand demand = {.tier = tier, .complete_with = complete_with,
+    struct demand demand = {.tier = tier, .complete_with = complete_with, .enough = most_supply(manager, tier),
                             .none = spw__hole_none_locked(&manager->holes[tier->tier])};
-    spw__waitset_visit(&manager->waits, SPW__CHANNEL(tier->tier), visit_demand, &demand);
+    spw__waitset_visit_demands(&manager->waits, SPW__CHANNEL(tier->tier), visit_demand, &demand);
     return demand;
 }
 
@@ -216,38 +279,6 @@ static enum choice choose_locked(struct spw_manager *manager, struct spw__tier *
     return CHOSE_NOTHING;
 }
 
-/* What those need who may be served in a tier, be it their lowest or a better one. */
-struct growth {
-    const struct spw__tier *tier;
-    uint64_t budget;
-    uint64_t least_bytes; /* UINT64_MAX: nobody needs anything */
-    uint64_t bytes;       /* with what alignment may cost at the end of a pool */
-};
-
-static int visit_growth(struct spw__waiter *waiter, void *arg)
-{
-    struct growth *growth = arg;
-    const struct spw__request *request = (struct spw__request *)(void *)waiter;
-    const uint64_t charge = spw__tier_charge(growth->tier, request->bytes);
-    if (request->bytes > growth->tier->largest_request || charge > growth->budget)
-        return SPW_EAGAIN;
-    growth->least_bytes = charge < growth->least_bytes ? charge : growth->least_bytes;
-    growth->bytes += charge + (request->align > SPW__IO_BLOCK ? request->align : 0);
-    return SPW_EAGAIN;
-}
-
-bool spw__pressure_grow(struct spw_manager *manager, spw_tier which)
-{
-    struct spw__tier *tier = spw__tier_of(manager, which);
-    struct growth growth = {.tier = tier, .budget = atomic_load(&manager->root.gates[tier->tier].budget),
-                            .least_bytes = UINT64_MAX};
-    spw__waitset_visit(&manager->waits, SPW__CHANNEL(tier->tier), visit_growth, &growth);
-    if (growth.least_bytes == UINT64_MAX || !spw__tier_grow_for_all(tier, growth.least_bytes, growth.bytes))
-        return false;
-    spw__waitset_signal(&manager->waits, SPW__CHANNEL(tier->tier));
-    return true;
-}
-
 /* Starts the victim's eviction; false: no other can be started now either. */
 static bool evict(struct spw_manager *manager, const struct spw__victim *victim)
 {
@@ -293,36 +324,6 @@ void spw__pressure_kick(struct spw_manager *manager, spw_tier tier)
             pump(manager, (spw_tier)at);
             (void)spw__error_restore(&kept);
         }
-}
-
-struct grant {
-    struct spw_manager *manager;
-    struct spw__block *window;
-    bool given;
-};
-
-static int visit_grant(struct spw__waiter *waiter, void *arg)
-{
-    struct grant *grant = arg;
-    struct spw__request *request = (struct spw__request *)(void *)waiter;
-    const spw_tier tier = (spw_tier)grant->window->tier;
-    struct spw__tier *at = spw__tier_of(grant->manager, tier);
-    if (grant->given || request->lowest != tier || spw__tier_charge(at, request->bytes) != grant->window->bytes ||
-        at->pools[grant->window->pool].limit < request->bytes ||
-        (request->align && grant->window->address % request->align != 0))
-        return SPW_EAGAIN;
-    grant->given = spw__tier_adopt(at, request->group, grant->window);
-    if (!grant->given)
-        return SPW_EAGAIN;
-    request->block = *grant->window;
-    return SPW_OK;
-}
-
-bool spw__pressure_grant(struct spw_manager *manager, struct spw__block *window)
-{
-    struct grant grant = {.manager = manager, .window = window};
-    spw__waitset_visit(&manager->waits, SPW__CHANNEL(window->tier), visit_grant, &grant);
-    return grant.given;
 }
 
 void spw__pressure_note_failure(struct spw_manager *manager, spw_tier tier)
@@ -423,12 +424,14 @@ static int wait_for_room(struct spw__request *request, const spw_wait_options *w
     struct spw_manager *manager = request->manager;
     const uint64_t begun = spw__clock_now_ns(manager->env.clock);
     request->waiter = (struct spw__waiter){.attempt = attempt, .channels = channels_of(request),
+                                           .demands = SPW__CHANNEL(request->lowest), .what = SPW__WAIT_ROOM,
                                            .deadline_ns = spw__deadline_ns(manager, wait),
                                            .cancel = wait ? wait->cancel : NULL};
+    set_needs(request);
     begin_round(manager, request->lowest);
     spw__wait_enqueue(&manager->waits, &request->waiter);
     for (spw_tier tier = request->first; tier <= request->lowest; tier++)
-        while (spw__pressure_grow(manager, tier)) { /* until it is enough for all who wait, or nothing is left */
+        while (spw__pressure_grow(manager, tier, request)) { /* until it is enough for all who wait, or nothing is left */
         }
     spw__pressure_kick(manager, request->lowest);
     spw__core_count(manager, SPW__CORE_WAITS, 1);
@@ -458,17 +461,21 @@ int spw__request_run(struct spw__request *request, const spw_wait_options *wait)
 {
     struct spw_manager *manager = request->manager;
     const enum spw__grow grow = request->nowait ? SPW__GROW_ALONE : SPW__GROW_FREELY;
+    const uint32_t channels = channels_of(request);
     int rc = SPW_EAGAIN;
-    /* Those who wait already go first, unless the caller cannot wait at all. */
-    if (request->nowait || !spw__waitset_busy(&manager->waits, channels_of(request))) {
-        rc = try_tiers(request, grow);
+    /* Those who wait already go first, unless the caller cannot wait at all; and even then one that waited for long. */
+    if (request->nowait || !spw__waitset_busy(&manager->waits, channels)) {
+        rc = try_tiers(request, grow, spw__waitset_barred_of(&manager->waits, channels));
         if (rc == SPW_EAGAIN && spw__parked_sweep(manager))
-            rc = try_tiers(request, grow);
+            rc = try_tiers(request, grow, spw__waitset_barred_of(&manager->waits, channels));
         if (rc == SPW_EAGAIN)
-            spw__waitset_signal(&manager->waits, channels_of(request));
+            spw__waitset_retry(&manager->waits, channels);
     }
+    if (rc == SPW_EAGAIN && !spw__request_possible(request)) /* it may be barred from every attempt */
+        rc = SPW_ETOOBIG;
     if (rc == SPW_OK) { /* a pool may have grown for it: who found that pool busy meanwhile looks again */
-        spw__waitset_signal(&manager->waits, channels_of(request));
+        spw__waitset_granted(&manager->waits, SPW__CHANNEL(request->block.tier));
+        spw__waitset_retry(&manager->waits, channels);
         spw__pressure_kick(manager, SPW_TIER_HOST);
     }
     if (rc != SPW_EAGAIN || request->nowait)

@@ -33,17 +33,24 @@ struct spw__request {
 /* Blocks as wait says. On success request->block is the caller's. On error the thread's detail is set. */
 int spw__request_run(struct spw__request *request, const spw_wait_options *wait);
 
+/* False: it can never fit, as budgets are now, whatever is freed. */
+bool spw__request_possible(const struct spw__request *request);
+
 /* Something in tier became evictable or free: serves its waiters and picks victims for those that are left. */
 void spw__pressure_kick(struct spw_manager *manager, spw_tier tier);
 
 /* A window of tier's memory was cleared, for which nobody is charged: it goes to the oldest waiter that asks for just
- * as much. False: it is still the caller's. */
+ * as much, barred or not, since it was cleared for one that lacks just that. False: it is still the caller's. (grow.c)
+ */
 bool spw__pressure_grant(struct spw_manager *manager, struct spw__block *window);
 
-/* Lets tier's pools grow for those who wait for it: their attempts run under the wait lock and cannot. For requesters
- * and whoever raises a budget; it blocks on the system, so nothing that must not block calls it. True when a pool grew.
- */
-bool spw__pressure_grow(struct spw_manager *manager, spw_tier tier);
+/* Lets tier's pools grow for those who wait for it: their attempts run under the wait lock and cannot. own: for that
+ * request and the oldest; NULL, for whoever changes a budget: for all, and those that it cannot hold any more end. It
+ * blocks on the system, so nothing that must not block calls it. True when a pool grew. (grow.c) */
+bool spw__pressure_grow(struct spw_manager *manager, spw_tier tier, const struct spw__request *own);
+
+/* The waits' room hook, of a manager: what one request may get of a memory tier now is not more. */
+uint64_t spw__pressure_room(void *manager, unsigned channel);
 
 /* Notes that a victim of tier could not be written, with the calling thread's error detail. */
 void spw__pressure_note_failure(struct spw_manager *manager, spw_tier tier);
