@@ -100,8 +100,8 @@ static void print_text(const struct result *r, const struct plan *plan)
         (void)fclose(info);
     (void)uname(&host);
     printf("%s, %ld processors, %s %s\n", cpu, sysconf(_SC_NPROCESSORS_ONLN), host.sysname, host.release);
-    printf("buffers of 1 MiB in a host tier of 256 MiB; warm-up %u pairs, median (10th to 90th percentile) of %u chunks "
-           "of %u pairs\n", plan->warm_up, plan->chunks, plan->per_chunk);
+    printf("buffers of 1 MiB in a host tier of 256 MiB; warm-up %u pairs, median (10th to 90th percentile) of %u "
+           "chunks of %u pairs\n", plan->warm_up, plan->chunks, plan->per_chunk);
     print_figure("admit, release", &r->admit);
     print_figure("admit, seal, release", &r->admit_seal);
     print_figure("map, unmap: one sealed buffer", &r->map);
