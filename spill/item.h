@@ -3,10 +3,11 @@
 #define SPW_SPILL_ITEM_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 enum spw__item_state {
-    SPW__ITEM_OUT,    /* in no queue: mapped, unsealed, moving, or on disk */
+    SPW__ITEM_OUT,    /* in no queue: unsealed, moving, on disk, or passed over while mapped */
     SPW__ITEM_CLEAN,  /* a valid copy lies below: evicting it writes nothing */
     SPW__ITEM_DIRTY,  /* evicting it needs a move */
     SPW__ITEM_FAILED, /* its last eviction failed: left out until the round is over */
@@ -14,8 +15,14 @@ enum spw__item_state {
 
 struct spw__item {
     struct spw__item *prev, *next; /* guarded by its queue's lock */
-    _Atomic(enum spw__item_state) state; /* atomic, written under its queue's lock */
+    _Atomic(enum spw__item_state) state; /* atomic, written under its queue's lock, OUT as the queue's last access */
     _Atomic uint64_t bytes;        /* atomic: memory that evicting it frees */
 };
+
+/* A look without the queue's lock. False: no queue has to do with the item, until its owner adds it. */
+static inline bool spw__item_is_queued(const struct spw__item *item)
+{
+    return atomic_load_explicit(&item->state, memory_order_acquire) != SPW__ITEM_OUT;
+}
 
 #endif

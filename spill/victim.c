@@ -30,9 +30,20 @@ static void prepend_locked(struct spw__victim_list *list, struct spw__item *item
     list->first = item;
 }
 
+static void set_state_locked(struct spw__item *item, enum spw__item_state state)
+{
+    atomic_store_explicit(&item->state, state, memory_order_release);
+}
+
+static enum spw__item_state state_locked(const struct spw__item *item)
+{
+    return atomic_load_explicit(&item->state, memory_order_relaxed);
+}
+
+/* The item is in no list from here on, but OUT only when its state says so. */
 static void unlink_locked(struct spw__victims *victims, struct spw__item *item)
 {
-    struct spw__victim_list *list = list_of(victims, item->state);
+    struct spw__victim_list *list = list_of(victims, state_locked(item));
     if (item->prev)
         item->prev->next = item->next;
     else
@@ -42,7 +53,6 @@ static void unlink_locked(struct spw__victims *victims, struct spw__item *item)
     else
         list->last = item->prev;
     item->prev = item->next = NULL;
-    item->state = SPW__ITEM_OUT;
 }
 
 void spw__victims_init(struct spw__victims *victims)
@@ -59,9 +69,9 @@ void spw__victims_finish(struct spw__victims *victims)
 void spw__victims_add(struct spw__victims *victims, struct spw__item *item, enum spw__item_state state)
 {
     spw__mutex_lock(&victims->lock);
-    if (item->state != SPW__ITEM_OUT)
+    if (state_locked(item) != SPW__ITEM_OUT)
         unlink_locked(victims, item);
-    item->state = state;
+    set_state_locked(item, state);
     append_locked(list_of(victims, state), item);
     (void)atomic_fetch_add(&victims->arrivals, 1);
     spw__mutex_unlock(&victims->lock);
@@ -70,9 +80,9 @@ void spw__victims_add(struct spw__victims *victims, struct spw__item *item, enum
 void spw__victims_put_back(struct spw__victims *victims, struct spw__item *item, enum spw__item_state state)
 {
     spw__mutex_lock(&victims->lock);
-    if (item->state != SPW__ITEM_OUT)
+    if (state_locked(item) != SPW__ITEM_OUT)
         unlink_locked(victims, item);
-    item->state = state;
+    set_state_locked(item, state);
     prepend_locked(list_of(victims, state), item);
     (void)atomic_fetch_add(&victims->arrivals, 1);
     spw__mutex_unlock(&victims->lock);
@@ -80,9 +90,13 @@ void spw__victims_put_back(struct spw__victims *victims, struct spw__item *item,
 
 void spw__victims_remove(struct spw__victims *victims, struct spw__item *item)
 {
+    if (!spw__item_is_queued(item))
+        return;
     spw__mutex_lock(&victims->lock);
-    if (item->state != SPW__ITEM_OUT)
+    if (state_locked(item) != SPW__ITEM_OUT) { /* it was not popped meanwhile */
         unlink_locked(victims, item);
+        set_state_locked(item, SPW__ITEM_OUT);
+    }
     spw__mutex_unlock(&victims->lock);
 }
 
@@ -97,6 +111,7 @@ struct spw__item *spw__victims_pop(struct spw__victims *victims, bool clean_only
             unlink_locked(victims, item);
             if (claim(item))
                 found = item;
+            set_state_locked(item, SPW__ITEM_OUT);
         }
     spw__mutex_unlock(&victims->lock);
     return found;
@@ -109,7 +124,7 @@ void spw__victims_forgive(struct spw__victims *victims)
     while (failed->last) {
         struct spw__item *item = failed->last;
         unlink_locked(victims, item);
-        item->state = SPW__ITEM_DIRTY;
+        set_state_locked(item, SPW__ITEM_DIRTY);
         prepend_locked(list_of(victims, SPW__ITEM_DIRTY), item);
     }
     spw__mutex_unlock(&victims->lock);

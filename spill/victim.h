@@ -1,7 +1,8 @@
 /* Victims: per pool, who goes first when room is needed. Clean items before dirty ones, then the least recently used.
  *
- * Invariants: an item is in at most one list of one queue; an item that is mapped, unsealed or moving is in none. Every
- * operation is O(1), but pop passes over items that claim refuses, and forgive over those that failed.
+ * Invariants: an item is in at most one list of one queue; an item that is unsealed or moving is in none, and one that
+ * is mapped is refused by claim. Every operation is O(1), but pop passes over items that claim refuses, and forgive
+ * over those that failed.
  * Threads: any. Ownership: items belong to their owners; popping one hands it, with the reference that claim took, to
  * the caller.
  */
@@ -34,12 +35,13 @@ void spw__victims_add(struct spw__victims *victims, struct spw__item *item, enum
 /* Puts an item that was popped in vain back where it was: at the cold end of the list that state names. */
 void spw__victims_put_back(struct spw__victims *victims, struct spw__item *item, enum spw__item_state state);
 
-/* Takes the item out, if it is in. */
+/* Takes the item out, if it is in; on return no queue touches it. Its owner adds it to none meanwhile. */
 void spw__victims_remove(struct spw__victims *victims, struct spw__item *item);
 
 /* Takes out the coldest item for which claim returns true: clean ones first, then (unless clean_only) dirty ones. claim
- * runs under the queue's lock and takes the reference that keeps the item's owner alive; an item that it refuses is
- * about to be freed and is taken out as well. NULL: nothing left to take. */
+ * runs under the queue's lock and takes the reference that keeps the item's owner alive. An item that it refuses is
+ * about to be freed or held where it is, and is taken out as well: it is added again when that ends. NULL: nothing left
+ * to take. */
 struct spw__item *spw__victims_pop(struct spw__victims *victims, bool clean_only,
                                    bool (*claim)(struct spw__item *item));
 

@@ -376,6 +376,48 @@ START_TEST(bad_arguments_of_a_map_are_refused)
 }
 END_TEST
 
+START_TEST(a_buffer_that_follows_another_needs_no_new_metadata_memory)
+{
+    must_release(must_alloc(SPW_HOST, 4 * KIB));
+    const uint64_t meta = committed(SPW_TIER_META);
+    spw__fault_arm(SPW__FAULT_META_ALLOC, 1, 0, 0);
+    for (unsigned i = 0; i < 1000; i++) {
+        spw_view view;
+        spw_buffer *buffer = must_alloc(SPW_HOST, 4 * KIB);
+        ck_assert_int_eq(spw_map(buffer, SPW_HOST, SPW_MAP_WRITE, NULL, &view), SPW_OK);
+        ck_assert_int_eq(spw_unmap(buffer, &view, NULL), SPW_OK);
+        ck_assert_int_eq(spw_buffer_seal(buffer), SPW_OK);
+        must_release(buffer);
+    }
+    spw__fault_disarm(SPW__FAULT_META_ALLOC);
+    ck_assert_uint_eq(committed(SPW_TIER_META), meta);
+}
+END_TEST
+
+START_TEST(of_many_buffers_little_metadata_is_kept_and_none_after_the_manager)
+{
+    enum { MANY = 1024 };
+    static spw_buffer *buffers[MANY];
+    close_manager();
+    open_manager("host=8M");
+    for (unsigned i = 0; i < MANY; i++) /* what handles and the pool's nodes take stays */
+        buffers[i] = must_alloc(SPW_HOST, 4 * KIB);
+    const uint64_t most = committed(SPW_TIER_META);
+    for (unsigned i = 0; i < MANY; i++)
+        must_release(buffers[i]);
+    const uint64_t kept = committed(SPW_TIER_META);
+    ck_assert_uint_le(kept, most - (MANY - 128) * sizeof(struct spw__payload));
+    for (unsigned i = 0; i < MANY; i++) /* new ones are as new, whether their memory is or not */
+        buffers[i] = must_make(SPW_HOST, 4 * KIB, i);
+    ck_assert_uint_eq(committed(SPW_TIER_META), most);
+    for (unsigned i = 0; i < MANY; i++) {
+        check_at(buffers[i], SPW_HOST, i);
+        must_release(buffers[i]);
+    }
+    ck_assert_uint_eq(committed(SPW_TIER_META), kept);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("buffer");
@@ -401,6 +443,8 @@ int main(void)
     tcase_add_test(tests, buffer_write_keeps_within_the_buffer);
     tcase_add_test(tests, a_buffer_has_as_many_pieces_as_it_needs_each_with_an_identity_of_its_own);
     tcase_add_test(tests, bad_arguments_of_a_map_are_refused);
+    tcase_add_test(tests, a_buffer_that_follows_another_needs_no_new_metadata_memory);
+    tcase_add_test(tests, of_many_buffers_little_metadata_is_kept_and_none_after_the_manager);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

@@ -172,6 +172,36 @@ START_TEST(victims_give_the_deficit_and_at_most_a_piece_more)
 }
 END_TEST
 
+START_TEST(the_last_unmapped_goes_last_and_the_mapped_not_at_all)
+{
+    spw_view view;
+    spw_buffer *buffers[3], *others[3];
+    open_small_host(modes[_i]);
+    for (unsigned i = 0; i < 3; i++)
+        buffers[i] = must_make(SPW_HOST, 256 * KIB, i);
+    others[0] = must_alloc(SPW_HOST, 256 * KIB);
+    check_at(buffers[0], SPW_HOST, 0);
+    ck_assert_int_eq(spw_map(buffers[1], SPW_HOST, SPW_MAP_READ, NULL, &view), SPW_OK);
+    others[1] = must_alloc(SPW_HOST, 256 * KIB);
+    ck_assert_uint_eq(spw_buffer_place(buffers[0]), SPW_HOST);
+    ck_assert_uint_eq(spw_buffer_place(buffers[1]), SPW_HOST);
+    ck_assert_uint_eq(spw_buffer_place(buffers[2]), SPW_DISK);
+    ck_assert_int_eq(spw_unmap(buffers[1], &view, NULL), SPW_OK);
+    others[2] = must_alloc(SPW_HOST, 256 * KIB);
+    ck_assert_uint_eq(spw_buffer_place(buffers[0]), SPW_DISK);
+    ck_assert_uint_eq(spw_buffer_place(buffers[1]), SPW_HOST);
+    must_release(others[2]);
+    push_out(SPW_HOST, 512 * KIB); /* it was passed over, and is a victim again */
+    ck_assert_uint_eq(spw_buffer_place(buffers[1]), SPW_DISK);
+    for (unsigned i = 0; i < 3; i++) {
+        must_release(i < 2 ? others[i] : NULL);
+        check_at(buffers[i], SPW_HOST, i);
+        must_release(buffers[i]);
+    }
+    close_manager();
+}
+END_TEST
+
 START_TEST(a_disk_full_of_clean_copies_has_room_for_what_must_be_written)
 {
     char spec[512];
@@ -355,6 +385,7 @@ int main(void)
     tcase_add_loop_test(content, a_hundred_reads_with_room_are_one_read_from_disk, 0, MODES);
     tcase_add_loop_test(content, threads_that_map_one_evicted_buffer_read_it_once, 0, MODES);
     tcase_add_loop_test(content, victims_give_the_deficit_and_at_most_a_piece_more, 0, MODES);
+    tcase_add_loop_test(content, the_last_unmapped_goes_last_and_the_mapped_not_at_all, 0, MODES);
     tcase_add_loop_test(content, a_disk_full_of_clean_copies_has_room_for_what_must_be_written, 0, MODES);
     suite_add_tcase(suite, content);
     TCase *meeting = tcase_create("meeting");

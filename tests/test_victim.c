@@ -31,7 +31,9 @@ static int number_of(const struct spw__item *item)
 static bool claim(struct spw__item *item)
 {
     spw__mutex_assert_held(&victims.lock);
-    ck_assert_int_eq(item->state, SPW__ITEM_OUT);
+    ck_assert_ptr_null(item->prev);
+    ck_assert_ptr_null(item->next);
+    ck_assert_int_ne(item->state, SPW__ITEM_OUT); /* until the queue has done with it */
     claims[number_of(item)]++;
     return !refused[number_of(item)];
 }
@@ -155,6 +157,10 @@ START_TEST(an_item_whose_claim_is_refused_is_taken_out_and_passed_over)
     ck_assert_int_eq(items[3].state, SPW__ITEM_OUT);
     for (int i = 0; i < 4; i++)
         ck_assert_uint_eq(claims[i], 1);
+    refused[3] = false;
+    ck_assert_int_eq(pop(), -1); /* and does not come back by itself */
+    add(3, SPW__ITEM_DIRTY);
+    ck_assert_int_eq(pop(), 3);
 }
 END_TEST
 

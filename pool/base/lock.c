@@ -45,38 +45,30 @@ void spw__mutex_finish(struct spw__mutex *mutex)
     (void)pthread_mutex_destroy(&mutex->mutex);
 }
 
+#ifndef NDEBUG
 void spw__mutex_lock(struct spw__mutex *mutex)
 {
-#ifndef NDEBUG
     check_push(mutex);
-#endif
     (void)pthread_mutex_lock(&mutex->mutex);
-#ifndef NDEBUG
     mutex->holder = pthread_self();
     mutex->held = 1;
-#endif
 }
 
 void spw__mutex_unlock(struct spw__mutex *mutex)
 {
-#ifndef NDEBUG
     check_pop(mutex);
     mutex->held = 0;
-#endif
     (void)pthread_mutex_unlock(&mutex->mutex);
 }
 
 void spw__mutex_assert_held(const struct spw__mutex *mutex)
 {
-#ifndef NDEBUG
-    if (!mutex->held || !pthread_equal(mutex->holder, pthread_self())) {
-        (void)fprintf(stderr, "spillway: lock of rank %d is not held by its user\n", (int)mutex->rank);
-        abort();
-    }
-#else
-    (void)mutex;
-#endif
+    if (mutex->held && pthread_equal(mutex->holder, pthread_self()))
+        return;
+    (void)fprintf(stderr, "spillway: lock of rank %d is not held by its user\n", (int)mutex->rank);
+    abort();
 }
+#endif
 
 void spw__cond_init(struct spw__cond *cond)
 {

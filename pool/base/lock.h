@@ -28,6 +28,7 @@ enum spw__rank {
     SPW__RANK_RAW,         /* one shard of the raw blocks by address */
     SPW__RANK_MOVES,       /* set-aside moves */
     SPW__RANK_LEDGER,      /* one tier's groups with minima */
+    SPW__RANK_SPARES,      /* payloads kept for the next buffers */
 };
 
 struct spw__mutex {
@@ -39,11 +40,28 @@ struct spw__mutex {
 
 void spw__mutex_init(struct spw__mutex *mutex, enum spw__rank rank);
 void spw__mutex_finish(struct spw__mutex *mutex);
+
+/* assert_held aborts unless the calling thread holds mutex. */
+#ifdef NDEBUG
+static inline void spw__mutex_lock(struct spw__mutex *mutex)
+{
+    (void)pthread_mutex_lock(&mutex->mutex);
+}
+
+static inline void spw__mutex_unlock(struct spw__mutex *mutex)
+{
+    (void)pthread_mutex_unlock(&mutex->mutex);
+}
+
+static inline void spw__mutex_assert_held(const struct spw__mutex *mutex)
+{
+    (void)mutex;
+}
+#else
 void spw__mutex_lock(struct spw__mutex *mutex);
 void spw__mutex_unlock(struct spw__mutex *mutex);
-
-/* Aborts (debug builds) unless the calling thread holds mutex. */
 void spw__mutex_assert_held(const struct spw__mutex *mutex);
+#endif
 
 /* Condition on a ranked mutex, on CLOCK_MONOTONIC. timeout_ns < 0 waits without limit. Returns 0, or ETIMEDOUT. */
 struct spw__cond {

@@ -14,7 +14,7 @@ static struct spw__piece *piece_of(struct spw__item *item)
 
 bool spw__evict_claim(struct spw__item *item)
 {
-    return spw__payload_try_ref(piece_of(item)->payload);
+    return !spw__piece_pinned(piece_of(item)) && spw__payload_try_ref(piece_of(item)->payload);
 }
 
 static struct spw__victims *victims_of(struct spw_manager *manager, const struct spw__block *block)
@@ -57,7 +57,7 @@ static void settle_locked(struct spw__piece *piece, struct spw__move *move, int 
 {
     struct spw_manager *manager = piece->payload->manager;
     const bool to_disk = move->to.tier == SPW_TIER_DISK;
-    const bool stays = status != SPW_OK || piece->pins != 0; /* failed, or a map came in between */
+    const bool stays = status != SPW_OK || spw__piece_pinned(piece); /* failed, or a map came in between */
     *to_free = (struct spw__block){.bytes = 0};
     if (to_disk && status == SPW_OK && move->bytes) {
         piece->disk = move->to.extent;

@@ -56,8 +56,8 @@ int spw__handle_create(spw_manager *manager, struct spw__payload *payload, const
     memset(buffer->tag, 0, sizeof buffer->tag);
     if (tag)
         memcpy(buffer->tag, tag, strnlen(tag, SPW__TAG_BYTES - 1));
-    atomic_store(&buffer->refs, 1);
-    atomic_store(&buffer->magic, SPW__HANDLE_LIVE);
+    atomic_store_explicit(&buffer->refs, 1, memory_order_relaxed);
+    atomic_store_explicit(&buffer->magic, SPW__HANDLE_LIVE, memory_order_release);
     return SPW_OK;
 }
 
@@ -67,7 +67,7 @@ void spw__handle_destroy(spw_buffer *buffer)
     spw__meta_free(&buffer->manager->meta, buffer->head, sizeof *buffer->head);
     buffer->head = NULL;
     buffer->payload = NULL;
-    atomic_store(&buffer->magic, SPW__HANDLE_DEAD);
+    atomic_store_explicit(&buffer->magic, SPW__HANDLE_DEAD, memory_order_release);
     spw__mutex_lock(&handles->lock);
     push_free_locked(handles, buffer);
     handles->live--;

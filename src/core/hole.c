@@ -30,7 +30,7 @@ static bool is_movable(void *arg, uint32_t node, uint64_t bytes)
     (void)bytes;
     /* Pieces of one buffer are not scattered over memory: to bring them together takes a second block of the whole
      * size. They may go to disk, from where any victim comes back in the same way. */
-    return piece && atomic_load(&piece->item.state) != SPW__ITEM_OUT &&
+    return piece && spw__item_is_queued(&piece->item) && !spw__piece_pinned(piece) &&
            (piece->payload->n_pieces == 1 || piece->payload->manager->store);
 }
 

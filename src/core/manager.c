@@ -244,6 +244,7 @@ static void dismantle(struct spw_manager *manager, bool forced)
     }
     spw__device_close(manager->device);
     spw__handles_finish(manager);
+    spw__payload_spares_finish(manager);
     spw__waitset_finish(&manager->waits);
     spw__mutex_finish(&manager->moves_lock);
     spw__ledger_finish(&manager->ledger);
@@ -289,6 +290,7 @@ static struct spw_manager *new_manager(const spw_options *options, const struct 
     manager->waits.room_arg = manager;
     spw__mutex_init(&manager->moves_lock, SPW__RANK_MOVES);
     spw__mutex_init(&manager->handles.lock, SPW__RANK_HANDLES);
+    spw__mutex_init(&manager->spares.lock, SPW__RANK_SPARES);
     spw__raw_init(&manager->raw, &manager->meta);
     spw__parked_init(&manager->parked);
     for (spw_tier tier = SPW_TIER_DEVICE; tier < SPW__MEMORY_TIERS; tier++) {
@@ -401,7 +403,7 @@ static bool drop_buffer(spw_buffer *buffer, void *arg)
     (void)arg;
     spw__mutex_lock(&payload->lock);
     for (uint32_t i = 0; i < payload->n_pieces; i++)
-        payload->pieces[i].pins = 0;
+        atomic_store_explicit(&payload->pieces[i].pins, 0, memory_order_relaxed);
     spw__mutex_unlock(&payload->lock);
     spw__handle_destroy(buffer);
     spw__payload_unref(payload);

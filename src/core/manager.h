@@ -52,6 +52,15 @@ struct spw__handles {
     uint64_t live;                    /* guarded by lock */
 };
 
+/* Payloads of one piece that were freed and wait for the next buffers: where buffers come and go, making one needs no
+ * memory and no new lock. They stay charged to the metadata budget, and there are few. */
+struct spw__payload;
+struct spw__spares {
+    struct spw__mutex lock;
+    struct spw__payload *first; /* guarded by lock */
+    uint32_t n;                 /* guarded by lock */
+};
+
 /* What tests replace. */
 struct spw__env {
     const struct spw__clock *clock; /* NULL: the real one */
@@ -79,6 +88,7 @@ struct spw_manager {
     int64_t default_timeout_ms;
     unsigned fork_generation; /* constant: of the process that made it */
     struct spw__handles handles;
+    struct spw__spares spares;
     struct spw__raw raw;
     struct spw__parked parked;
     struct spw__mutex moves_lock;

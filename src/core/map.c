@@ -267,15 +267,14 @@ static bool close_view_locked(struct spw__payload *payload, uint32_t id)
 }
 
 /* Holds every piece where it is. A spill of one that has not started is called off, one in flight leaves a clean copy.
- */
+ * A piece that is queued as a victim stays there: see payload.h. */
 static void pin_locked(struct spw__payload *payload, bool write)
 {
     for (uint32_t i = 0; i < payload->n_pieces; i++) {
         struct spw__piece *piece = &payload->pieces[i];
-        piece->pins++;
+        spw__piece_pin_locked(piece, 1);
         if (piece->state == SPW__PIECE_SPILLING)
             spw__mover_cancel(piece->move);
-        spw__piece_requeue_locked(piece, false);
     }
     payload->writers += write;
 }
@@ -335,7 +334,7 @@ int spw__payload_map(struct spw__payload *payload, spw_place place, uint32_t fla
                      struct spw__mapped *mapped)
 {
     const spw_wait_options *wait = options ? &options->wait : NULL;
-    const uint64_t deadline_ns = spw__deadline_ns(payload->manager, wait);
+    uint64_t deadline_ns = 0; /* the clock is asked only when there is something to wait for */
     struct spw__waitset *waits = &payload->manager->waits;
     struct spw__fetch *fetch = NULL;
     bool fetched = false, entered = false;
@@ -344,8 +343,10 @@ int spw__payload_map(struct spw__payload *payload, spw_place place, uint32_t fla
     spw__mutex_lock(&payload->lock);
     while ((rc = look_locked(payload, place, flags, mapped, &fetch)) == SPW_EAGAIN &&
            !(flags & SPW_MAP_NOWAIT && !fetch)) {
-        if (!entered)
+        if (!entered) {
+            deadline_ns = spw__deadline_ns(payload->manager, wait);
             spw__waitset_enter(waits);
+        }
         entered = true;
         if (fetch) {
             fetched = true;
@@ -358,6 +359,7 @@ int spw__payload_map(struct spw__payload *payload, spw_place place, uint32_t fla
         if (rc != SPW_OK)
             break;
     }
+    mapped->used = payload->last_use != NULL;
     spw__mutex_unlock(&payload->lock);
     if (fetched) { /* other maps of this payload waited for the fetch to end */
         spw__waitset_signal_object(waits, payload);
@@ -392,8 +394,9 @@ int spw__payload_unmap(struct spw__payload *payload, uint32_t view_id, bool writ
         spw__mutex_lock(&payload->lock);
     }
     for (uint32_t i = 0; i < payload->n_pieces; i++) {
-        payload->pieces[i].pins--;
-        spw__piece_requeue_locked(&payload->pieces[i], false);
+        spw__piece_pin_locked(&payload->pieces[i], -1);
+        if (!spw__piece_pinned(&payload->pieces[i]))
+            spw__piece_requeue_locked(&payload->pieces[i], false);
     }
     payload->writers -= write;
     spw__mutex_unlock(&payload->lock);

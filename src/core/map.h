@@ -11,6 +11,7 @@ struct spw__mapped {
     spw_tier tier;
     uint64_t address;
     uint32_t view_id; /* names the view among those open on the payload */
+    bool used;        /* a stream was given something to do with it: see spw__use_order */
 };
 
 /* The parts of spw_map and spw_unmap that know no handle. Arguments are checked, but for what another thread may

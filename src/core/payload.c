@@ -1,14 +1,65 @@
 /* Payloads and their pieces. Neighbours: buffer.c makes and releases them, map.c and evict.c move them. */
 #include "src/core/payload.h"
 
+#include <string.h>
+
 #include "pool/base/error.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
 #include "src/core/use.h"
 
+enum { SPARES_MAX = 128 };
+
 static size_t payload_size(uint32_t n_pieces)
 {
     return sizeof(struct spw__payload) + n_pieces * sizeof(struct spw__piece);
+}
+
+/* A spare, as new; NULL: there is none. */
+static struct spw__payload *take_spare(struct spw_manager *manager)
+{
+    struct spw__spares *spares = &manager->spares;
+    spw__mutex_lock(&spares->lock);
+    struct spw__payload *payload = spares->first;
+    if (payload) {
+        spares->first = payload->next_spare;
+        spares->n--;
+    }
+    spw__mutex_unlock(&spares->lock);
+    if (payload)
+        memset((char *)payload + sizeof payload->lock, 0, payload_size(1) - sizeof payload->lock);
+    return payload;
+}
+
+/* False: it is none of those that are kept, or there are enough. */
+static bool give_spare(struct spw_manager *manager, struct spw__payload *payload)
+{
+    struct spw__spares *spares = &manager->spares;
+    if (payload->n_pieces != 1)
+        return false;
+    spw__mutex_lock(&spares->lock);
+    const bool kept = spares->n < SPARES_MAX;
+    if (kept) {
+        payload->next_spare = spares->first;
+        spares->first = payload;
+        spares->n++;
+    }
+    spw__mutex_unlock(&spares->lock);
+    return kept;
+}
+
+static void free_memory(struct spw_manager *manager, struct spw__payload *payload, uint32_t n_pieces)
+{
+    spw__mutex_finish(&payload->lock);
+    spw__meta_free(&manager->meta, payload, payload_size(n_pieces));
+}
+
+void spw__payload_spares_finish(struct spw_manager *manager)
+{
+    struct spw__payload *payload;
+    while ((payload = take_spare(manager)) != NULL)
+        free_memory(manager, payload, 1);
+    spw__mutex_finish(&manager->spares.lock);
 }
 
 uint64_t spw__piece_bytes(const struct spw__piece *piece)
@@ -48,12 +99,16 @@ int spw__payload_create(struct spw_manager *manager, struct spw__group *group, u
     const uint64_t n_pieces = (size + manager->piece_bytes - 1) / manager->piece_bytes;
     struct spw__payload *payload = NULL;
     *out = NULL;
-    if (n_pieces <= UINT32_MAX)
+    if (n_pieces == 1)
+        payload = take_spare(manager);
+    if (!payload && n_pieces <= UINT32_MAX) {
         payload = spw__meta_alloc(&manager->meta, payload_size((uint32_t)n_pieces));
+        if (payload)
+            spw__mutex_init(&payload->lock, SPW__RANK_PAYLOAD);
+    }
     if (!payload)
         return spw__fail(SPW_ENOMETA, "no metadata memory for a buffer of %llu pieces; raise meta= or piece=",
                          (unsigned long long)n_pieces);
-    spw__mutex_init(&payload->lock, SPW__RANK_PAYLOAD);
     payload->views.ids = payload->views.few;
     payload->views.room = SPW__FEW_VIEWS;
     payload->manager = manager;
@@ -109,8 +164,8 @@ static void free_payload(struct spw__payload *payload)
     spw__use_unref(manager, payload->last_use);
     if (payload->views.ids != payload->views.few)
         spw__meta_free(&manager->meta, payload->views.ids, payload->views.room * sizeof *payload->views.ids);
-    spw__mutex_finish(&payload->lock);
-    spw__meta_free(&manager->meta, payload, payload_size(payload->n_pieces));
+    if (!give_spare(manager, payload))
+        free_memory(manager, payload, payload->n_pieces);
 }
 
 /* The last use has completed (or can never complete: the context is lost). */
@@ -140,7 +195,7 @@ void spw__payload_unref(struct spw__payload *payload)
 
 bool spw__piece_evictable_locked(const struct spw__piece *piece)
 {
-    return piece->payload->sealed && piece->state == SPW__PIECE_IDLE && piece->pins == 0 &&
+    return piece->payload->sealed && piece->state == SPW__PIECE_IDLE && !spw__piece_pinned(piece) &&
            !piece->payload->gathering && spw__block_is(&piece->mem);
 }
 

@@ -9,8 +9,10 @@
  *     IDLE, disk only  --fetch_done(SPW_ECORRUPT)--> lost: the error sticks
  *
  * Invariants: one authoritative copy at any time; the source is freed only after the new place is published, under the
- * payload's lock; a piece with pins does not move; a piece is in a queue of victims exactly when it is sealed, IDLE, in
- * memory, without pins and not gathering.
+ * payload's lock; a piece with pins does not move; a piece that is sealed, IDLE, in memory, without pins and not
+ * gathering is in a queue of victims, and no other is, but for one that was pinned there: a map leaves it queued, so
+ * that most maps need no second lock, and the queue passes it over (spw__evict_claim) or the last unmap moves it to the
+ * warm end.
  *
  * Threads: fields are guarded by the payload's lock unless they say otherwise; whoever has just made the payload, or
  * has given back its last reference, is alone with it. Ownership: handles, moves and fetches hold references; the last
@@ -43,7 +45,7 @@ struct spw__piece {
     uint64_t sum; /* of the disk copy */
     struct spw__move *move; /* in flight: SPILLING or FETCHING */
     struct spw__hole *hole; /* that the piece's move helps to open; NULL: none */
-    uint32_t pins;
+    _Atomic uint32_t pins; /* atomic, written under the payload's lock: queues look whether there are any */
     uint32_t index; /* constant */
     uint8_t state; /* enum spw__piece_state */
     int lost;      /* 0, or the error that sticks to it */
@@ -60,8 +62,9 @@ struct spw__views {
 };
 
 struct spw__payload {
-    struct spw__mutex lock;
+    struct spw__mutex lock; /* first: a spare payload keeps it, and nothing else */
     struct spw_manager *manager; /* constant, as group, identity, size and n_pieces */
+    struct spw__payload *next_spare; /* guarded by the spares' lock */
     struct spw__group *group;
     struct spw__use *last_use; /* NULL: nothing pending on a stream */
     struct spw__fetch *fetch;  /* at most one map brings the pieces together */
@@ -82,6 +85,9 @@ struct spw__payload {
 int spw__payload_create(struct spw_manager *manager, struct spw__group *group, uint64_t size, struct spw__block *block,
                         struct spw__payload **out);
 
+/* Frees the spares: no other call of the manager runs. */
+void spw__payload_spares_finish(struct spw_manager *manager);
+
 void spw__payload_ref(struct spw__payload *payload);
 /* Takes a reference unless the payload is about to be freed. */
 bool spw__payload_try_ref(struct spw__payload *payload);
@@ -92,6 +98,19 @@ uint64_t spw__piece_bytes(const struct spw__piece *piece);
 
 /* Puts the piece's memory at block, and names it there as what can be moved. Payload locked, or not yet shared. */
 void spw__piece_set_memory(struct spw__piece *piece, const struct spw__block *block);
+
+/* True when a map holds the piece where it is. Any thread that keeps the piece alive. */
+static inline bool spw__piece_pinned(const struct spw__piece *piece)
+{
+    return atomic_load_explicit(&piece->pins, memory_order_relaxed) != 0;
+}
+
+/* Adds a pin, or takes one away. Payload locked. */
+static inline void spw__piece_pin_locked(struct spw__piece *piece, int32_t pins)
+{
+    const uint32_t now = atomic_load_explicit(&piece->pins, memory_order_relaxed);
+    atomic_store_explicit(&piece->pins, now + (uint32_t)pins, memory_order_relaxed);
+}
 
 /* True when the piece may be a victim. Payload locked. */
 bool spw__piece_evictable_locked(const struct spw__piece *piece);

@@ -55,7 +55,8 @@ int spw_map(spw_buffer *buffer, spw_place place, uint32_t flags, const spw_map_o
     if (rc != SPW_OK)
         return rc;
     const bool write = (flags & SPW_MAP_WRITE) != 0;
-    rc = spw__use_order(buffer->payload, options->stream, &options->wait);
+    if (mapped.used)
+        rc = spw__use_order(buffer->payload, options->stream, &options->wait);
     if (rc != SPW_OK) {
         (void)spw__payload_unmap(buffer->payload, mapped.view_id, write, NULL);
         return rc;

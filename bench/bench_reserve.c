@@ -1,0 +1,136 @@
+/* bench_reserve: what it costs to be given memory, and to hold it: admission, maps, and the primitives to compare with
+ * in the same run. Neighbours: reserve_bench.h and its parts. */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "alloc_bench.h"
+#include "reserve_bench.h"
+
+enum { TURNS = 64 };
+
+struct result {
+    struct figure admit, admit_seal, map, map_turns, map_unsealed;
+    struct figure malloc_free, lock, add;
+};
+
+void must(int rc)
+{
+    if (rc == SPW_OK)
+        return;
+    (void)fprintf(stderr, "bench_reserve: %s: %s\n", spw_strerror(rc), spw_error_detail()->message);
+    exit(1);
+}
+
+spw_manager *manager_of(const char *spec)
+{
+    spw_options options;
+    spw_manager *manager;
+    spw_options_init(&options);
+    options.spec = spec;
+    must(spw_manager_create(&options, &manager));
+    return manager;
+}
+
+struct figure figure_of(void (*pairs)(void *arg, unsigned n), void *arg, const struct plan *plan)
+{
+    double *means = malloc(plan->chunks * sizeof *means);
+    if (!means)
+        abort();
+    pairs(arg, plan->warm_up);
+    for (unsigned i = 0; i < plan->chunks; i++) {
+        const double start = now_ns();
+        pairs(arg, plan->per_chunk);
+        means[i] = (now_ns() - start) / plan->per_chunk;
+    }
+    const struct figure figure = {quantile(means, plan->chunks, 0.5), quantile(means, plan->chunks, 0.1),
+                                  quantile(means, plan->chunks, 0.9)};
+    free(means);
+    return figure;
+}
+
+static void measure(struct result *r, const struct plan *plan)
+{
+    r->add = add_sub(plan);
+    r->lock = lock_unlock(plan);
+    r->malloc_free = malloc_free(plan);
+    r->admit = admit_release(plan);
+    r->admit_seal = admit_seal_release(plan);
+    r->map = map_unmap(plan, 1, true);
+    r->map_turns = map_unmap(plan, TURNS, true);
+    r->map_unsealed = map_unmap(plan, 1, false);
+}
+
+static void json_figure(const char *key, const struct figure *figure, const char *end)
+{
+    printf("\"%s\":%.1f,\"%s_spread\":[%.1f,%.1f]%s", key, figure->median, key, figure->low, figure->high, end);
+}
+
+static void print_json(const struct result *r)
+{
+    putchar('{');
+    json_figure("admit_release_ns", &r->admit, ",");
+    json_figure("admit_seal_release_ns", &r->admit_seal, ",");
+    json_figure("map_unmap_ns", &r->map, ",");
+    json_figure("map_unmap_turns_ns", &r->map_turns, ",");
+    json_figure("map_unmap_unsealed_ns", &r->map_unsealed, ",");
+    printf("\"baseline\":{");
+    json_figure("malloc_free_ns", &r->malloc_free, ",");
+    json_figure("mutex_ns", &r->lock, ",");
+    json_figure("atomic_ns", &r->add, "}}\n");
+}
+
+static void print_figure(const char *what, const struct figure *figure)
+{
+    printf("%-42s %8.1f ns  (%.1f to %.1f)\n", what, figure->median, figure->low, figure->high);
+}
+
+static void print_text(const struct result *r, const struct plan *plan)
+{
+    struct utsname host;
+    char cpu[128] = "unknown processor", line[256];
+    FILE *info = fopen("/proc/cpuinfo", "r");
+    while (info && fgets(line, sizeof line, info))
+        if (sscanf(line, "model name : %127[^\n]", cpu) == 1)
+            break;
+    if (info)
+        (void)fclose(info);
+    (void)uname(&host);
+    printf("%s, %ld processors, %s %s\n", cpu, sysconf(_SC_NPROCESSORS_ONLN), host.sysname, host.release);
+    printf("buffers of 1 MiB in a host tier of 256 MiB; warm-up %u pairs, median (10th to 90th percentile) of %u "
+           "chunks of %u pairs\n", plan->warm_up, plan->chunks, plan->per_chunk);
+    print_figure("admit, release", &r->admit);
+    print_figure("admit, seal, release", &r->admit_seal);
+    print_figure("map, unmap: one sealed buffer", &r->map);
+    print_figure("map, unmap: 64 sealed buffers in turn", &r->map_turns);
+    print_figure("map, unmap: one unsealed buffer", &r->map_unsealed);
+    print_figure("malloc, free of 1 MiB", &r->malloc_free);
+    print_figure("a mutex locked and unlocked", &r->lock);
+    print_figure("an atomic counter raised and lowered", &r->add);
+}
+
+int main(int argc, char **argv)
+{
+    struct plan plan = {.warm_up = 100000, .chunks = 200, .per_chunk = 10000};
+    struct result result;
+    bool json = false;
+    for (int i = 1; i < argc; i++) {
+        const bool quick = strcmp(argv[i], "--quick") == 0;
+        json |= strcmp(argv[i], "--json") == 0;
+        if (quick)
+            plan = (struct plan){.warm_up = 1000, .chunks = 20, .per_chunk = 500};
+        else if (strcmp(argv[i], "--json") != 0) {
+            (void)fprintf(stderr, "usage: bench_reserve [--json] [--quick]\n");
+            return 2;
+        }
+    }
+    measure(&result, &plan);
+    if (json)
+        print_json(&result);
+    else
+        print_text(&result, &plan);
+    return 0;
+}

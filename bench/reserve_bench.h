@@ -1,0 +1,41 @@
+/* What the parts of bench_reserve share: how a figure is taken. Neighbours: bench_reserve.c (the program),
+ * reserve_buffers.c (buffers: admission, maps, and what to compare them with). */
+#ifndef SPW_BENCH_RESERVE_BENCH_H
+#define SPW_BENCH_RESERVE_BENCH_H
+
+#include <stdbool.h>
+
+#include <spillway/spillway.h>
+
+/* Nanoseconds of one pair of calls: the median of the means of many chunks, the 10th and the 90th percentile. */
+struct figure {
+    double median, low, high;
+};
+
+/* How many pairs are played: first without looking, then in chunks that are timed one by one. */
+struct plan {
+    unsigned warm_up, chunks, per_chunk;
+};
+
+/* Plays pairs(arg, n) by the plan. */
+struct figure figure_of(void (*pairs)(void *arg, unsigned n), void *arg, const struct plan *plan);
+
+/* Ends the program with the thread's error detail unless rc is SPW_OK. */
+void must(int rc);
+
+/* A manager of one host tier, without a spill folder. */
+spw_manager *manager_of(const char *spec);
+
+/* Buffers of 1 MiB in the host tier, one thread. (reserve_buffers.c) */
+struct figure admit_release(const struct plan *plan);
+struct figure admit_seal_release(const struct plan *plan);
+
+/* Maps of one resident buffer, or of several in turn, which changes who is the next victim. (reserve_buffers.c) */
+struct figure map_unmap(const struct plan *plan, unsigned n_buffers, bool sealed);
+
+/* What the same machine takes for less: memory from malloc, one lock, one counter. (reserve_buffers.c) */
+struct figure malloc_free(const struct plan *plan);
+struct figure lock_unlock(const struct plan *plan);
+struct figure add_sub(const struct plan *plan);
+
+#endif
