@@ -110,7 +110,8 @@ static uint64_t passed_on(uint64_t more, uint64_t less, uint64_t min)
 
 static void uncommit_locked(struct spw__group *group, spw_tier tier, uint64_t bytes)
 {
-    for (struct spw__group *at = group; at && bytes; at = at->parent) {
+    for (struct spw__group *at = group, *parent; at && bytes; at = parent) {
+        parent = at->parent;
         const uint64_t word = atomic_fetch_sub_explicit(&at->gates[tier].committed, bytes, memory_order_acq_rel);
         const uint64_t committed = word & ~GUARDED;
         if (word & GUARDED)
@@ -183,8 +184,9 @@ bool spw__ledger_climb(struct spw__group *group, spw_tier tier, uint64_t bytes)
 
 void spw__ledger_descend(struct spw__group *group, spw_tier tier, uint64_t bytes)
 {
-    struct spw__group *at = group;
-    for (; at->parent; at = at->parent)
+    struct spw__group *at = group, *parent;
+    /* The parent is looked up first: a node may be used anew as soon as nothing is charged to it. */
+    for (; (parent = at->parent); at = parent)
         if (!uncommit_one(at, tier, bytes)) {
             spw__mutex_lock(lock_of(at, tier));
             uncommit_locked(at, tier, bytes);

@@ -81,6 +81,14 @@ static void describe(const struct spw__mover *mover, const struct spw__move *mov
                              move->os_errno ? strerror(move->os_errno) : move->reason);
 }
 
+/* Tells the owner that a move is over, and whoever listens when it was the last. */
+static void end(struct spw__mover *mover, struct spw__move *move, int status)
+{
+    move->done(move, status);
+    if (atomic_fetch_sub(&mover->under_way, 1) == 1 && mover->config.idle)
+        mover->config.idle(mover->config.idle_arg);
+}
+
 /* Ends a move that ran. */
 static void finish(struct spw__mover *mover, struct spw__move *move)
 {
@@ -97,7 +105,7 @@ static void finish(struct spw__mover *mover, struct spw__move *move)
         if (move->to.tier == SPW_TIER_DISK && move->to.extent.bytes)
             spw__store_free(mover->config.store, &move->to.extent);
     }
-    move->done(move, status);
+    end(mover, move, status);
 }
 
 /* Finds space for a move to disk; asks for clean copies to be given up when there is none. */
@@ -189,7 +197,7 @@ static bool start_queued(struct spw__mover *mover)
             continue;
         }
         if (rc != SPW_OK) {
-            move->done(move, rc); /* it never ran: whoever refused has described why */
+            end(mover, move, rc); /* it never ran: whoever refused has described why */
             continue;
         }
         struct spw__move **link = &mover->running;
@@ -290,6 +298,7 @@ bool spw__mover_drive(struct spw__mover *mover, int64_t timeout_ns)
 
 void spw__mover_submit(struct spw__mover *mover, struct spw__move *move)
 {
+    (void)atomic_fetch_add(&mover->under_way, 1);
     spw__mutex_lock(&mover->lock);
     append(&mover->inbox, &mover->inbox_tail, move);
     spw__mutex_unlock(&mover->lock);
@@ -376,6 +385,11 @@ void spw__mover_destroy(struct spw__mover *mover)
         }
     }
     release(mover);
+}
+
+bool spw__mover_busy(const struct spw__mover *mover)
+{
+    return atomic_load(&mover->under_way) != 0;
 }
 
 bool spw__mover_io_is_uring(const struct spw__mover *mover)

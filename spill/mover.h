@@ -101,6 +101,9 @@ struct spw__mover_config {
     /* Asked when no folder has room: frees disk space that is not the only copy; false when there is none. */
     bool (*reclaim_disk)(void *arg, uint64_t bytes);
     void *reclaim_arg;
+    /* Called without locks when the last move under way is over. May be NULL. */
+    void (*idle)(void *arg);
+    void *idle_arg;
 };
 
 struct spw__mover;
@@ -119,6 +122,9 @@ void spw__mover_cancel(struct spw__move *move);
 /* threads=0: one round of progress, waiting for a completion for at most timeout_ns. Returns true when work is left.
  * When another thread drives already it waits for a moment and returns. */
 bool spw__mover_drive(struct spw__mover *mover, int64_t timeout_ns);
+
+/* True while a move is under way: from its submission until its done has returned. Any thread. */
+bool spw__mover_busy(const struct spw__mover *mover);
 
 bool spw__mover_io_is_uring(const struct spw__mover *mover);
 

@@ -48,6 +48,7 @@ struct spw__mover {
     struct spw__mutex lock;
     struct spw__move *inbox, *inbox_tail; /* guarded by lock */
     bool stopping;                        /* guarded by lock */
+    _Atomic uint64_t under_way;           /* atomic: moves submitted whose done has not returned */
     atomic_bool sleeping;                 /* atomic: the driving thread waits, or is about to */
     atomic_bool driving;                  /* atomic: who sets it is the driving thread until it clears it */
     pthread_t thread;                     /* constant once created; with own_thread */

@@ -14,7 +14,7 @@ enum eng_status {
 struct eng_error {
     enum eng_status status;
     int code; /* the library's code behind it, 0 if none */
-    char text[768];
+    char text[1024];
 };
 
 /* Fills in *error and returns -1. */

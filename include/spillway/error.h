@@ -61,7 +61,7 @@ typedef struct spw_error_info {
     uint64_t limit_bytes;     /* the budget or the limit that stood in the way */
     uint64_t offset_bytes;    /* byte offset: of an error in a string, or of a failed transfer in a spill file */
     int os_errno;             /* errno of the system call behind it, 0 if none */
-    char message[384];        /* one line, in English: what failed, by how much, and what would help */
+    char message[768];        /* one line, in English: what failed, by how much, and what would help */
 } spw_error_info;
 
 /* Text of a code, for example "no room before the deadline". Never NULL; unknown codes give "unknown error".

@@ -13,6 +13,7 @@
 #include <spillway/pool.h>
 #include <spillway/spec.h>
 #include <spillway/stats.h>
+#include <spillway/task.h>
 #include <spillway/version.h>
 #include <spillway/wait.h>
 

@@ -12,7 +12,8 @@
 
 SPW_BEGIN_DECLS
 
-typedef struct spw_task spw_task;     /* a unit of the engine's work; tasks come with arbitration, until then NULL */
+typedef struct spw_task spw_task;     /* a unit of the engine's work (task.h) */
+typedef struct spw_group spw_group;   /* a query or tenant with budgets of its own */
 typedef struct spw_cancel spw_cancel; /* something that ends waits early */
 
 #define SPW_TIMEOUT_DEFAULT INT64_C(-1)      /* the manager's default_timeout_ms */
@@ -21,7 +22,7 @@ typedef struct spw_cancel spw_cancel; /* something that ends waits early */
 /* How long and on whose behalf a call may wait. Zero-initialised except for timeout_ms, which the *_init functions set
  * to SPW_TIMEOUT_DEFAULT; 0 means one try, including the eviction that needs no wait. */
 typedef struct spw_wait_options {
-    spw_task *task;     /* NULL: no task. Anything else is SPW_EINVAL in this version */
+    spw_task *task;     /* NULL: the one that the calling thread is attached to, if any */
     int64_t timeout_ms; /* milliseconds, SPW_TIMEOUT_DEFAULT or SPW_TIMEOUT_INFINITE */
     spw_cancel *cancel; /* NULL: cannot be cancelled. Not owned */
     uint64_t reserved[4]; /* must be 0: room for later versions, since this struct lies inside others */

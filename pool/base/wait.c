@@ -203,13 +203,12 @@ static struct spw__waiter *next_of(const struct spw__waitset *set, uint32_t chan
     return best ? best->owner : NULL;
 }
 
-static void visit_all(struct spw__waitset *set, uint32_t channels, const struct spw__wait_filter *filter,
-                      int (*visit)(struct spw__waiter *waiter, void *arg), void *arg)
+static void visit_memory_locked(struct spw__waitset *set, uint32_t channels, const struct spw__wait_filter *filter,
+                                int (*visit)(struct spw__waiter *waiter, void *arg), void *arg)
 {
     struct spw__wait_order at;
     struct spw__waiter *waiter;
     int result = SPW_EAGAIN;
-    spw__mutex_lock(&set->lock);
     for (const struct spw__wait_order *after = NULL;
          result != SPW__VISIT_STOP && (waiter = next_of(set, channels, after, filter)); after = &at) {
         at = waiter->nodes[0].order;
@@ -218,6 +217,34 @@ static void visit_all(struct spw__waitset *set, uint32_t channels, const struct 
         if (result != SPW_EAGAIN && result != SPW__VISIT_STOP)
             spw__wait_give_locked(set, waiter, result);
     }
+}
+
+static void visit_objects_locked(struct spw__waitset *set, int (*visit)(struct spw__waiter *waiter, void *arg), void *arg)
+{
+    struct spw__wait_order at;
+    const struct spw__wait_node *node;
+    for (const struct spw__wait_order *after = NULL;
+         (node = spw__wait_queue_next(&set->trees[SPW__WAIT_TREE_OBJECT], after, NULL)); after = &at) {
+        at = node->order;
+        const int result = visit(node->owner, arg);
+        if (result != SPW_EAGAIN)
+            spw__wait_finish_locked(set, node->owner, result);
+    }
+}
+
+void spw__waitset_visit_locked(struct spw__waitset *set, uint32_t channels,
+                               int (*visit)(struct spw__waiter *waiter, void *arg), void *arg)
+{
+    visit_memory_locked(set, channels & SPW__CHANNELS_MEMORY, NULL, visit, arg);
+    if (channels & SPW__CHANNEL_OBJECT)
+        visit_objects_locked(set, visit, arg);
+}
+
+static void visit_all(struct spw__waitset *set, uint32_t channels, const struct spw__wait_filter *filter,
+                      int (*visit)(struct spw__waiter *waiter, void *arg), void *arg)
+{
+    spw__mutex_lock(&set->lock);
+    visit_memory_locked(set, channels, filter, visit, arg);
     spw__wait_settle_unlock(set);
 }
 

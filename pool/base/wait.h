@@ -20,7 +20,8 @@
  *     barred --the front is DONE | nothing was freed for 100 ms | lift_barriers--> open, and a pass over the others
  *
  * Threads: any. attempt, visit, completed and the hooks run under the wait lock: they may take pool locks, but do no
- * I/O, copy or callback, and call nothing of this header but spw__waitset_barred.
+ * I/O, copy or callback, and call nothing of this header but spw__waitset_barred. The blocked hook may also visit, and
+ * end waits (wait_pass.h), when a thread begins to block.
  * Ownership: a waiter belongs to its user and is out of every queue once DONE. An asynchronous one must live until
  * completed was called, which is the last that is seen of it here.
  */
@@ -181,9 +182,12 @@ void spw__waitset_signal_object(struct spw__waitset *set, const void *object);
 
 /* Visits the waiters on channels (memory tiers), in order, under the lock. visit returns SPW_EAGAIN, SPW__VISIT_STOP,
  * or a result to complete the waiter with. _demands: only those who ask for room to be made there; the others cost
- * nothing. */
+ * nothing. _locked: for hooks and who holds the lock already; with SPW__CHANNEL_OBJECT also those who wait for an
+ * object, last. */
 void spw__waitset_visit(struct spw__waitset *set, uint32_t channels,
                         int (*visit)(struct spw__waiter *waiter, void *arg), void *arg);
+void spw__waitset_visit_locked(struct spw__waitset *set, uint32_t channels,
+                               int (*visit)(struct spw__waiter *waiter, void *arg), void *arg);
 void spw__waitset_visit_demands(struct spw__waitset *set, uint32_t channels,
                                 int (*visit)(struct spw__waiter *waiter, void *arg), void *arg);
 

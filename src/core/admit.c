@@ -29,13 +29,14 @@ int spw__alloc_options_take(spw_alloc_options *options, const spw_alloc_options 
     return spw__sized_take(options, SPW__SIZED_FIRST(spw_alloc_options, wait), given, what);
 }
 
-static int check_options(const char *call, uint32_t flags, const char *tag, const spw_wait_options *wait)
+static int check_options(spw_manager *manager, const char *call, uint32_t flags, const char *tag,
+                         const spw_wait_options *wait)
 {
     if (flags & ~SPW_NOWAIT)
         return spw__fail(SPW_EINVAL, "%s: unknown flags 0x%x; SPW_NOWAIT is the only one", call, flags);
     if (tag && strnlen(tag, SPW__TAG_BYTES) == SPW__TAG_BYTES)
         return spw__fail(SPW_EINVAL, "%s: the tag is longer than %d bytes", call, SPW__TAG_BYTES - 1);
-    return spw__check_wait(wait);
+    return spw__check_wait(manager, wait);
 }
 
 /* Runs the request and wraps what it got: block -> payload -> handle. Nothing is left behind on failure. */
@@ -89,7 +90,7 @@ int spw_admit(spw_manager *manager, size_t bytes, const spw_admit_options *optio
         rc = spw__sized_take(&taken, SPW__SIZED_FIRST(spw_admit_options, wait), options, "spw_admit: options");
     options = &taken;
     if (rc == SPW_OK)
-        rc = check_options("spw_admit", options->flags, options->tag, &options->wait);
+        rc = check_options(manager, "spw_admit", options->flags, options->tag, &options->wait);
     if (rc != SPW_OK)
         return rc;
     if ((options->prefer && !spw__memory_place(manager, options->prefer)) ||
@@ -97,7 +98,7 @@ int spw_admit(spw_manager *manager, size_t bytes, const spw_admit_options *optio
         return spw__fail(SPW_EINVAL, "spw_admit: options.prefer and options.lowest must be memory tiers of this "
                                      "manager");
     struct spw__request request = {
-        .manager = manager, .group = &manager->root, .bytes = bytes, .admission = true,
+        .manager = manager, .bytes = bytes, .admission = true,
         .nowait = (options->flags & SPW_NOWAIT) != 0,
         .first = options->prefer ? SPW_PLACE_TIER(options->prefer) : best_tier(manager),
         .lowest = options->lowest ? SPW_PLACE_TIER(options->lowest) : lowest_tier(manager)};
@@ -126,12 +127,12 @@ int spw_alloc(spw_manager *manager, spw_place place, size_t bytes, const spw_all
         rc = spw__alloc_options_take(&taken, options, "spw_alloc: options");
     options = &taken;
     if (rc == SPW_OK)
-        rc = check_options("spw_alloc", options->flags, options->tag, &options->wait);
+        rc = check_options(manager, "spw_alloc", options->flags, options->tag, &options->wait);
     if (rc != SPW_OK)
         return rc;
     if (!spw__memory_place(manager, place))
         return spw__fail(SPW_EINVAL, "spw_alloc: the place is not a memory tier of this manager");
-    struct spw__request request = {.manager = manager, .group = &manager->root, .bytes = bytes,
+    struct spw__request request = {.manager = manager, .bytes = bytes,
                                    .nowait = (options->flags & SPW_NOWAIT) != 0,
                                    .first = SPW_PLACE_TIER(place), .lowest = SPW_PLACE_TIER(place)};
     return create_buffer(&request, &options->wait, options->tag, out);

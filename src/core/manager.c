@@ -184,6 +184,11 @@ static void drive(void *arg)
     (void)spw__error_restore(&kept);
 }
 
+static void mover_idle(void *arg)
+{
+    spw__arbiter_look(arg);
+}
+
 static int build_mover(struct spw_manager *manager, const struct spw__settings *settings, void *staging)
 {
     manager->moves = spw__meta_alloc(&manager->meta, SPW__SPILL_MOVES * sizeof *manager->moves);
@@ -196,7 +201,7 @@ static int build_mover(struct spw_manager *manager, const struct spw__settings *
         .staging_bytes = manager->staging_bytes, .io = settings->spec.io, .io_threads = settings->spec.io_threads,
         .own_thread = settings->own_thread, .verify = settings->verify, .clock = manager->env.clock,
         .log = &manager->log, .meta = &manager->meta, .counters = &manager->counters, .first_counter = SPW__CORE_MOVER,
-        .reclaim_disk = spw__evict_reclaim_disk, .reclaim_arg = manager};
+        .reclaim_disk = spw__evict_reclaim_disk, .reclaim_arg = manager, .idle = mover_idle, .idle_arg = manager};
     if (!settings->own_thread) {
         manager->waits.drive = drive;
         manager->waits.drive_arg = manager;
@@ -242,6 +247,7 @@ static void dismantle(struct spw_manager *manager, bool forced)
         spw__mutex_finish(&manager->pressure[tier].lock);
         spw__hole_finish(&manager->holes[tier]);
     }
+    spw__tasks_finish(manager);
     spw__device_close(manager->device);
     spw__handles_finish(manager);
     spw__payload_spares_finish(manager);
@@ -273,6 +279,8 @@ static int build(struct spw_manager *manager, struct spw__settings *settings)
     return rc;
 }
 
+static _Atomic uint64_t last_serial; /* atomic: of managers */
+
 static struct spw_manager *new_manager(const spw_options *options, const struct spw__env *env)
 {
     struct spw_manager *manager = aligned_alloc(64, (sizeof *manager + 63) / 64 * 64);
@@ -286,6 +294,9 @@ static struct spw_manager *new_manager(const spw_options *options, const struct 
     spw__ledger_init(&manager->ledger);
     spw__group_init(&manager->root, NULL, &manager->ledger);
     spw__waitset_init(&manager->waits, manager->env.clock);
+    manager->waits.blocked = spw__arbiter_blocked;
+    manager->waits.blocked_arg = manager;
+    manager->serial = atomic_fetch_add(&last_serial, 1) + 1;
     manager->waits.room = spw__pressure_room;
     manager->waits.room_arg = manager;
     spw__mutex_init(&manager->moves_lock, SPW__RANK_MOVES);
@@ -374,6 +385,14 @@ static int check_raw(spw_manager *manager)
                 : SPW_OK;
 }
 
+static int check_tasks(spw_manager *manager)
+{
+    const uint32_t n = atomic_load(&manager->arbiter.n_tasks);
+    return n ? spw__fail(SPW_EBUSY, "%u tasks live, the oldest is \"%s\"; destroy them first", n,
+                         manager->arbiter.tasks->name)
+             : SPW_OK;
+}
+
 int spw_manager_destroy(spw_manager *manager)
 {
     if (!manager)
@@ -391,6 +410,8 @@ int spw_manager_destroy(spw_manager *manager)
                          listing.text, live > listing.listed ? ", ..." : "");
     }
     rc = check_raw(manager);
+    if (rc == SPW_OK)
+        rc = check_tasks(manager);
     if (rc == SPW_OK)
         dismantle(manager, false);
     return rc;

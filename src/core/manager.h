@@ -11,6 +11,7 @@
 #include "spill/mover.h"
 #include "spill/store.h"
 #include "spill/victim.h"
+#include "src/core/arbiter.h"
 #include "src/core/hole.h"
 #include "src/core/parked.h"
 #include "src/core/raw.h"
@@ -30,6 +31,8 @@ enum spw__core_counter {
     SPW__CORE_WAIT_NS,
     SPW__CORE_WAIT_TIMEOUTS,
     SPW__CORE_SPILL_FAILURES,
+    SPW__CORE_RETRIES,
+    SPW__CORE_SPLITS,
     SPW__CORE_TIERS,                                  /* SPW__TIER_COUNTERS per memory tier */
     SPW__CORE_MOVER = SPW__CORE_TIERS + SPW__MEMORY_TIERS * SPW__TIER_COUNTERS,
     SPW__CORE_COUNTERS = SPW__CORE_MOVER + SPW__MOVER_COUNTERS
@@ -73,6 +76,7 @@ struct spw_manager {
     struct spw__ledger ledger;
     struct spw__group root; /* gates of all places but meta, whose gate is in meta */
     struct spw__waitset waits;
+    struct spw__arbiter arbiter;
     struct spw__counters counters;
     struct spw__tier tiers[SPW__MEMORY_TIERS];
     struct spw__victims *victims[SPW__MEMORY_TIERS]; /* one per pool */
@@ -86,6 +90,7 @@ struct spw_manager {
     uint64_t staging_bytes;
     uint64_t piece_bytes;
     int64_t default_timeout_ms;
+    uint64_t serial;          /* constant: of all managers that this process ever made; not 0 */
     unsigned fork_generation; /* constant: of the process that made it */
     struct spw__handles handles;
     struct spw__spares spares;

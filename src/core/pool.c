@@ -28,13 +28,13 @@ static int check_place(const spw_manager *manager, spw_place place, const char *
                : spw__fail(SPW_EINVAL, "%s: the place is not a memory tier of this manager", call);
 }
 
-static int check_alloc(size_t align, const spw_pool_options *options)
+static int check_alloc(spw_manager *manager, size_t align, const spw_pool_options *options)
 {
     if ((align & (align - 1)) != 0 || align > SPW__ALIGN_MAX)
         return spw__fail(SPW_EINVAL, "spw_pool_alloc: an alignment of %zu is not a power of two up to 2 MiB", align);
     if (options->flags & ~SPW_NOWAIT)
         return spw__fail(SPW_EINVAL, "spw_pool_alloc: unknown flags 0x%x; SPW_NOWAIT is the only one", options->flags);
-    return spw__check_wait(&options->wait);
+    return spw__check_wait(manager, &options->wait);
 }
 
 static void count_alloc(spw_manager *manager, const struct spw__block *block, uint64_t sign)
@@ -78,13 +78,13 @@ int spw_pool_alloc(spw_manager *manager, spw_place place, size_t bytes, size_t a
         rc = spw__sized_take(&taken, SPW__SIZED_FIRST(spw_pool_options, wait), options, "spw_pool_alloc: options");
     options = &taken;
     if (rc == SPW_OK)
-        rc = check_alloc(align, options);
+        rc = check_alloc(manager, align, options);
     if (rc != SPW_OK || bytes == 0)
         return rc;
     /* Never 0: raw memory does not go to disk, and needs no gaps before it to suit one. */
     if (align < spw__tier_of(manager, SPW_PLACE_TIER(place))->granularity)
         align = spw__tier_of(manager, SPW_PLACE_TIER(place))->granularity;
-    struct spw__request request = {.manager = manager, .group = &manager->root, .bytes = bytes, .align = align,
+    struct spw__request request = {.manager = manager, .bytes = bytes, .align = align,
                                    .nowait = (options->flags & SPW_NOWAIT) != 0,
                                    .first = SPW_PLACE_TIER(place), .lowest = SPW_PLACE_TIER(place)};
     rc = find_block(&request, &options->wait, stream);

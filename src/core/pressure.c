@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "pool/base/error.h"
+#include "src/core/arbiter.h"
 #include "src/core/evict.h"
 #include "src/core/manager.h"
 #include "src/core/parked.h"
@@ -22,16 +23,14 @@ uint64_t spw__deadline_ns(const struct spw_manager *manager, const spw_wait_opti
     return now + (uint64_t)timeout_ms * 1000000;
 }
 
-int spw__check_wait(const spw_wait_options *wait)
+int spw__check_wait(struct spw_manager *manager, const spw_wait_options *wait)
 {
-    if (wait->task)
-        return spw__fail(SPW_EINVAL, "wait.task: tasks are not part of this version; pass NULL");
     for (unsigned i = 0; i < sizeof wait->reserved / sizeof wait->reserved[0]; i++)
         if (wait->reserved[i])
             return spw__fail(SPW_EINVAL, "wait.reserved[%u] is not 0; use the options' init function", i);
     if (spw__cancel_triggered(wait->cancel))
         return spw__fail(SPW_ECANCELED, "the call's cancel token was triggered before it began");
-    return SPW_OK;
+    return spw__task_check(manager, wait);
 }
 
 /* False: not even with nothing else in it could the tier hold the request, as budgets are now. */
@@ -324,6 +323,7 @@ void spw__pressure_kick(struct spw_manager *manager, spw_tier tier)
             pump(manager, (spw_tier)at);
             (void)spw__error_restore(&kept);
         }
+    spw__arbiter_wake_satisfied(manager);
 }
 
 void spw__pressure_note_failure(struct spw_manager *manager, spw_tier tier)
@@ -368,7 +368,7 @@ static int fail_request(const struct spw__request *request, int code)
     const char *tier = spw_tier_name(request->lowest);
     struct spw__tier *at = spw__tier_of(request->manager, request->lowest);
     const uint32_t route = spw__tier_first_route(at, request->bytes);
-    char where[224];
+    char where[224], holders[256];
     (void)snprintf(where, sizeof where,
                    "%llu bytes in %s%s, pool %u%s (budget %llu, free %llu; its pools: free %llu, largest hole %llu)",
                    (unsigned long long)info.requested_bytes, tier, request->first < request->lowest ? " or above" : "",
@@ -388,10 +388,18 @@ static int fail_request(const struct spw__request *request, int code)
         return spw__fail_info(&info, code, "no hole for %s before the deadline: what lies between is mapped, unsealed "
                                            "or raw; unmap or free it, or raise %s=", where, tier);
     case SPW_ENOMEM:
+        spw__arbiter_describe(request->manager, request->lowest, holders, sizeof holders);
         return spw__fail_info(&info, code,
                               "no room for %s before the deadline: what lies there is mapped, not sealed or "
-                              "raw%s; seal, unmap or release something, or raise %s=",
-                              where, request->manager->store ? "" : ", or there is no spill folder (disk=)", tier);
+                              "raw%s; held by %s; seal, unmap or release something, or raise %s=",
+                              where, request->manager->store ? "" : ", or there is no spill folder (disk=)", holders,
+                              tier);
+    case SPW_ERETRY:
+        return spw__fail_info(&info, code, "every task waits: give back what you can (seal, unmap, release), call "
+                                           "spw_task_wait_turn, and try again to get %s", where);
+    case SPW_ESPLIT:
+        return spw__fail_info(&info, code, "every task waits and has given back what it can: try again with a part of "
+                                           "%s", where);
     case SPW_ECANCELED: return spw__fail_info(&info, code, "the wait for %s was cancelled", where);
     default: return spw__fail_info(&info, code, "the wait for %s ended: %s", where, spw_strerror(code));
     }
@@ -422,10 +430,12 @@ static void begin_round(struct spw_manager *manager, spw_tier tier)
 static int wait_for_room(struct spw__request *request, const spw_wait_options *wait)
 {
     struct spw_manager *manager = request->manager;
+    struct spw_task *task = spw__task_of(manager, wait);
     const uint64_t begun = spw__clock_now_ns(manager->env.clock);
     request->waiter = (struct spw__waiter){.attempt = attempt, .channels = channels_of(request),
-                                           .demands = SPW__CHANNEL(request->lowest), .what = SPW__WAIT_ROOM,
+                                           .demands = SPW__CHANNEL(request->lowest),
                                            .deadline_ns = spw__deadline_ns(manager, wait),
+                                           .task = task, .what = SPW__WAIT_ROOM,
                                            .cancel = wait ? wait->cancel : NULL};
     set_needs(request);
     begin_round(manager, request->lowest);
@@ -435,6 +445,8 @@ static int wait_for_room(struct spw__request *request, const spw_wait_options *w
         }
     spw__pressure_kick(manager, request->lowest);
     spw__core_count(manager, SPW__CORE_WAITS, 1);
+    if (task)
+        (void)atomic_fetch_add(&task->waits, 1);
     const int rc = wait && wait->timeout_ms == 0 ? spw__wait_leave(&manager->waits, &request->waiter)
                                                  : spw__wait_block(&manager->waits, &request->waiter);
     spw__core_count(manager, SPW__CORE_WAIT_NS, spw__clock_now_ns(manager->env.clock) - begun);
@@ -457,7 +469,7 @@ static int conclude(const struct spw__request *request, int rc)
     return fail_request(request, rc);
 }
 
-int spw__request_run(struct spw__request *request, const spw_wait_options *wait)
+static int run(struct spw__request *request, const spw_wait_options *wait)
 {
     struct spw_manager *manager = request->manager;
     const enum spw__grow grow = request->nowait ? SPW__GROW_ALONE : SPW__GROW_FREELY;
@@ -483,5 +495,20 @@ int spw__request_run(struct spw__request *request, const spw_wait_options *wait)
     spw__waitset_enter(&manager->waits);
     rc = conclude(request, wait_for_room(request, wait));
     spw__waitset_leave(&manager->waits);
+    return rc;
+}
+
+int spw__request_run(struct spw__request *request, const spw_wait_options *wait)
+{
+    struct spw_task *task = spw__task_of(request->manager, wait);
+    if (!request->group)
+        request->group = spw__task_node(request->manager, task);
+    if (!task)
+        return run(request, wait);
+    (void)atomic_fetch_add(&task->users, 1);
+    const int rc = run(request, wait);
+    if (rc == SPW_OK)
+        spw__arbiter_granted(request->manager, task, request->bytes);
+    (void)atomic_fetch_sub(&task->users, 1);
     return rc;
 }

@@ -19,7 +19,7 @@ struct spw_manager;
 struct spw__request {
     struct spw__waiter waiter; /* first */
     struct spw_manager *manager;
-    struct spw__group *group;
+    struct spw__group *group; /* NULL: the task's, or the manager's own */
     spw_tier first, lowest; /* tiers tried, in order; victims come from the lowest */
     uint64_t bytes;
     uint64_t align; /* of the address: a power of two up to SPW__ALIGN_MAX; 0: what disks ask for */
@@ -57,7 +57,7 @@ void spw__pressure_note_failure(struct spw_manager *manager, spw_tier tier);
 
 uint64_t spw__deadline_ns(const struct spw_manager *manager, const spw_wait_options *wait);
 
-/* SPW_EINVAL when the options cannot be honoured by this version. */
-int spw__check_wait(const spw_wait_options *wait);
+/* SPW_EINVAL, SPW_EBADHANDLE or SPW_ECANCELED when a call with these options cannot wait. */
+int spw__check_wait(struct spw_manager *manager, const spw_wait_options *wait);
 
 #endif

@@ -61,7 +61,8 @@ int spw__payload_wait_unlock(struct spw__payload *payload, const spw_wait_option
 {
     struct spw__waitset *waits = &payload->manager->waits;
     struct spw__waiter waiter = {.object = payload, .channels = SPW__CHANNEL_OBJECT, .deadline_ns = deadline_ns,
-                                 .cancel = wait ? wait->cancel : NULL, .what = SPW__WAIT_MOVE};
+                                 .cancel = wait ? wait->cancel : NULL, .what = SPW__WAIT_MOVE,
+                                 .task = spw__task_of(payload->manager, wait)};
     spw__wait_enqueue(waits, &waiter);
     spw__mutex_unlock(&payload->lock);
     const int rc = spw__wait_block(waits, &waiter);

@@ -47,7 +47,7 @@ int spw_map(spw_buffer *buffer, spw_place place, uint32_t flags, const spw_map_o
         rc = spw__sized_take(&taken, SPW__SIZED_FIRST(spw_map_options, wait), options, "spw_map: options");
     options = &taken;
     if (rc == SPW_OK)
-        rc = spw__check_wait(&options->wait);
+        rc = spw__check_wait(buffer->manager, &options->wait);
     if (view)
         *view = (spw_view){.data = NULL};
     if (rc == SPW_OK)

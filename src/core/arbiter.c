@@ -1,0 +1,249 @@
+/* The arbiter. Neighbours: pressure.c brings waits here by the wait set's hook, task.c parks tasks. */
+#include "src/core/arbiter.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "pool/base/error.h"
+#include "pool/base/wait_pass.h"
+#include "src/core/manager.h"
+#include "src/core/pressure.h"
+
+static bool is_parked(const struct spw_task *task)
+{
+    return task->turn != NULL;
+}
+
+/* True when a should rather give way than b. */
+static bool gives_way(const struct spw_task *a, const struct spw_task *b)
+{
+    return a->priority != b->priority ? a->priority < b->priority : a->serial > b->serial;
+}
+
+void spw__arbiter_change_locked(struct spw_manager *manager, struct spw_task *task, int attached, int blocked)
+{
+    struct spw__arbiter *arbiter = &manager->arbiter;
+    spw__mutex_assert_held(&manager->waits.lock);
+    task->attached += (uint32_t)attached;
+    task->blocked += (uint32_t)blocked;
+    const bool runs = task->attached > task->blocked;
+    if (runs != task->running)
+        arbiter->n_running += runs ? 1u : UINT32_MAX;
+    task->running = runs;
+}
+
+void spw__arbiter_blocked(void *arg, struct spw__waiter *waiter, int change)
+{
+    struct spw_manager *manager = arg;
+    struct spw_task *task = waiter->task;
+    if (!task)
+        return;
+    spw__arbiter_change_locked(manager, task, 0, change);
+    if (change > 0)
+        spw__arbiter_look_locked(manager);
+}
+
+/* What a look finds among those who wait on behalf of tasks. */
+struct scan {
+    uint32_t tiers;              /* bits: where somebody waits for memory */
+    struct spw__waiter *retry;   /* of the least important holder that was not asked yet */
+    struct spw__waiter *split;   /* of the most important task */
+};
+
+static int visit_tiers(struct spw__waiter *waiter, void *arg)
+{
+    struct scan *scan = arg;
+    if (waiter->task)
+        scan->tiers |= waiter->channels & SPW__CHANNELS_MEMORY;
+    return SPW_EAGAIN;
+}
+
+static bool holds(const struct spw_task *task, uint32_t tiers)
+{
+    for (unsigned tier = 0; tier < SPW__MEMORY_TIERS; tier++)
+        if ((tiers & SPW__CHANNEL(tier)) && spw__ledger_committed(&task->node, (spw_tier)tier))
+            return true;
+    return false;
+}
+
+static int visit_candidates(struct spw__waiter *waiter, void *arg)
+{
+    struct scan *scan = arg;
+    const struct spw_task *task = waiter->task;
+    if (!task || waiter->what == SPW__WAIT_TURN)
+        return SPW_EAGAIN;
+    const struct spw_task *retry = scan->retry ? scan->retry->task : NULL;
+    const struct spw_task *split = scan->split ? scan->split->task : NULL;
+    if (atomic_load(&task->asks) == 0 && holds(task, scan->tiers) && (!retry || gives_way(task, retry)))
+        scan->retry = waiter;
+    /* Only a request for memory can be made smaller. */
+    if ((waiter->channels & SPW__CHANNELS_MEMORY) && (!split || gives_way(split, task)))
+        scan->split = waiter;
+    return SPW_EAGAIN;
+}
+
+/* Notes what the task's request asked for, and ends its wait. */
+static void ask(struct spw_manager *manager, struct spw__waiter *waiter, int code)
+{
+    struct spw_task *task = waiter->task;
+    task->lacked = (struct spw__lacked){.bytes = 0};
+    if (waiter->channels & SPW__CHANNELS_MEMORY) {
+        const struct spw__request *request = (struct spw__request *)(void *)waiter;
+        task->lacked = (struct spw__lacked){.bytes = request->bytes, .tier = request->lowest,
+                                            .charge = spw__tier_charge(spw__tier_of(manager, request->lowest),
+                                                                       request->bytes)};
+    }
+    (void)atomic_fetch_add(&task->asks, 1);
+    (void)atomic_fetch_add(code == SPW_ERETRY ? &task->retries : &task->splits, 1);
+    spw__core_count(manager, code == SPW_ERETRY ? SPW__CORE_RETRIES : SPW__CORE_SPLITS, 1);
+    spw__wait_finish_locked(&manager->waits, waiter, code);
+}
+
+/* Asked as often as it may be: the error says who holds the memory. */
+static void give_up(struct spw_manager *manager, struct spw__waiter *waiter)
+{
+    struct spw_task *task = waiter->task;
+    atomic_store(&task->asks, 0);
+    task->lacked.bytes = 0;
+    spw__wait_finish_locked(&manager->waits, waiter, SPW_ENOMEM);
+}
+
+static struct spw_task *most_important_parked_locked(struct spw__arbiter *arbiter)
+{
+    struct spw_task *best = NULL;
+    for (struct spw_task *task = arbiter->tasks; task; task = task->next)
+        if (is_parked(task) && (!best || gives_way(best, task)))
+            best = task;
+    return best;
+}
+
+void spw__arbiter_give_turn_locked(struct spw_manager *manager)
+{
+    struct spw_task *task = most_important_parked_locked(&manager->arbiter);
+    if (task)
+        spw__wait_finish_locked(&manager->waits, task->turn, SPW_OK);
+}
+
+/* True when nothing will happen by itself. */
+static bool is_stuck_locked(struct spw_manager *manager)
+{
+    const struct spw__arbiter *arbiter = &manager->arbiter;
+    return atomic_load(&arbiter->n_tasks) && arbiter->n_running == 0 && !spw__mover_busy(manager->mover);
+}
+
+/* Lets those behind a barrier try; false: there is none. */
+static bool lift_barriers_locked(struct spw__waitset *waits)
+{
+    const bool any = spw__waitset_barred(waits, SPW__CHANNELS_MEMORY);
+    spw__wait_lapse_locked(waits, UINT64_MAX);
+    spw__wait_settle_locked(waits);
+    return any;
+}
+
+void spw__arbiter_look_locked(struct spw_manager *manager)
+{
+    struct spw__waitset *waits = &manager->waits;
+    struct scan scan = {.tiers = 0};
+    if (!is_stuck_locked(manager))
+        return;
+    spw__waitset_visit_locked(waits, SPW__CHANNELS_MEMORY, visit_tiers, &scan);
+    if (lift_barriers_locked(waits) && !is_stuck_locked(manager))
+        return;
+    spw__waitset_visit_locked(waits, SPW__CHANNELS_MEMORY | SPW__CHANNEL_OBJECT, visit_candidates, &scan);
+    const struct spw_task *parked = most_important_parked_locked(&manager->arbiter);
+    struct spw__waiter *waiter = scan.retry ? scan.retry : parked ? NULL : scan.split;
+    if (waiter && atomic_load(&((struct spw_task *)waiter->task)->asks) >= ((struct spw_task *)waiter->task)->asks_max)
+        give_up(manager, waiter);
+    else if (waiter)
+        ask(manager, waiter, scan.retry ? SPW_ERETRY : SPW_ESPLIT);
+    else if (parked)
+        spw__arbiter_give_turn_locked(manager);
+}
+
+void spw__arbiter_look(struct spw_manager *manager)
+{
+    if (atomic_load(&manager->arbiter.n_tasks) == 0)
+        return;
+    spw__mutex_lock(&manager->waits.lock);
+    spw__arbiter_look_locked(manager);
+    spw__wait_settle_unlock(&manager->waits);
+}
+
+/* What the task lacked is free, and nobody waits for it. */
+static bool is_satisfied_locked(struct spw_manager *manager, const struct spw_task *task)
+{
+    const struct spw__lacked *lacked = &task->lacked;
+    if (!lacked->bytes || spw__waitset_busy(&manager->waits, SPW__CHANNEL(lacked->tier)) ||
+        spw__clock_now_ns(manager->env.clock) < task->patient_until_ns)
+        return false;
+    struct spw__tier *tier = spw__tier_of(manager, lacked->tier);
+    return spw__ledger_free_on_path(&task->node, lacked->tier) >= lacked->charge &&
+           spw__tier_largest_free_from(tier, spw__tier_first_route(tier, lacked->bytes)) >= lacked->charge;
+}
+
+void spw__arbiter_wake_satisfied(struct spw_manager *manager)
+{
+    struct spw_task *best = NULL;
+    if (atomic_load(&manager->arbiter.n_parked) == 0)
+        return;
+    spw__mutex_lock(&manager->waits.lock);
+    /* One at a time: what is free is free for the first only. */
+    for (struct spw_task *task = manager->arbiter.tasks; task; task = task->next)
+        if (is_parked(task) && (!best || gives_way(best, task)) && is_satisfied_locked(manager, task))
+            best = task;
+    if (best)
+        spw__wait_finish_locked(&manager->waits, best->turn, SPW_OK);
+    spw__wait_settle_unlock(&manager->waits);
+}
+
+void spw__arbiter_granted(struct spw_manager *manager, struct spw_task *task, uint64_t bytes)
+{
+    if (atomic_load_explicit(&task->asks, memory_order_relaxed) == 0)
+        return;
+    spw__mutex_lock(&manager->waits.lock);
+    if (bytes >= task->lacked.bytes / 8) {
+        atomic_store(&task->asks, 0);
+        task->lacked.bytes = 0;
+    }
+    spw__mutex_unlock(&manager->waits.lock);
+}
+
+struct text {
+    char *at;
+    size_t size, used;
+};
+
+static void SPW_PRINTF(2, 3) add(struct text *text, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    const int n = vsnprintf(text->at + text->used, text->size - text->used, format, args);
+    va_end(args);
+    text->used += n > 0 ? (size_t)n : 0;
+    if (text->used >= text->size)
+        text->used = text->size - 1;
+}
+
+static const char *state_of(const struct spw_task *task)
+{
+    return is_parked(task) ? "waits its turn" : task->outside ? "waits outside" : task->running ? "runs" : "waits";
+}
+
+void spw__arbiter_describe(struct spw_manager *manager, spw_tier tier, char *text, size_t size)
+{
+    struct text out = {.at = text, .size = size};
+    uint64_t rest = atomic_load(&manager->root.gates[tier].committed);
+    unsigned listed = 0;
+    *text = 0;
+    spw__mutex_lock(&manager->waits.lock);
+    for (const struct spw_task *task = manager->arbiter.tasks; task; task = task->next) {
+        const uint64_t bytes = spw__ledger_committed(&task->node, tier);
+        if (bytes == 0 || out.used + 80 > size)
+            continue;
+        add(&out, "%s\"%s\" %llu (%s)", listed++ ? ", " : "", task->name, (unsigned long long)bytes, state_of(task));
+        rest -= bytes < rest ? bytes : rest;
+    }
+    spw__mutex_unlock(&manager->waits.lock);
+    if (rest)
+        add(&out, "%s%s %llu", listed ? ", " : "", listed ? "others" : "without a task", (unsigned long long)rest);
+}

@@ -1,0 +1,66 @@
+/* Tasks as the core sees them: a node of the ledger that what they allocate is charged to, who works for them, and how
+ * far the arbiter has come with them (see arbiter.h).
+ *
+ * A destroyed task's memory stays the manager's until the manager goes, so that a stale handle is recognised, and is
+ * used again once nothing is charged to it any more: buffers outlive their task.
+ *
+ * Threads: the fields say what guards them.
+ */
+#ifndef SPW_CORE_TASK_H
+#define SPW_CORE_TASK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "pool/base/wait.h"
+#include "pool/ledger.h"
+
+#include <spillway/task.h>
+
+#define SPW__TASK_LIVE UINT64_C(0x7370775f7461736b)
+#define SPW__TASK_DEAD UINT64_C(0x7370775f646f6e65)
+#define SPW__TASK_NAME_BYTES 32
+
+/* What a request that was refused for the sake of others had asked for. */
+struct spw__lacked {
+    uint64_t bytes; /* 0: nothing that freed memory would help with */
+    uint64_t charge;
+    spw_tier tier;
+};
+
+struct spw_task {
+    struct spw__group node; /* first; its parent is the task's group */
+    _Atomic uint64_t magic; /* atomic */
+    spw_manager *manager;   /* constant while it lives, as the next four */
+    char name[SPW__TASK_NAME_BYTES];
+    int64_t priority;
+    uint64_t serial; /* the age: lower is older */
+    uint32_t asks_max;
+    atomic_bool cancelled;  /* atomic: never cleared */
+    _Atomic uint32_t users; /* atomic: calls on its behalf under way */
+    _Atomic uint32_t asks;  /* atomic, changed under the wait lock: SPW_ERETRY and SPW_ESPLIT since it last got something */
+    _Atomic uint64_t waits, retries, splits; /* atomic */
+    /* Guarded by the wait lock. */
+    struct spw_task *next;        /* among the live, oldest first, or the dead */
+    uint32_t attached, blocked;   /* threads that work for it; those of them that wait, and waits of others */
+    bool running;                 /* attached > blocked: counted by the arbiter */
+    struct spw__lacked lacked;
+    struct spw__waiter *turn;     /* in spw_task_wait_turn; NULL: not parked */
+    uint64_t patient_until_ns;    /* mere room does not end its wait before that */
+    const char *outside;          /* what a thread of it waits for outside; NULL: nothing */
+};
+
+/* The task on whose behalf a call with these options waits: wait->task, else the calling thread's; NULL: none. */
+spw_task *spw__task_of(spw_manager *manager, const spw_wait_options *wait);
+
+/* SPW_EINVAL, SPW_EBADHANDLE or SPW_ECANCELED when that task cannot wait. */
+int spw__task_check(spw_manager *manager, const spw_wait_options *wait);
+
+/* What a call on behalf of task (NULL: none) is charged to. */
+struct spw__group *spw__task_node(spw_manager *manager, spw_task *task);
+
+/* Frees the tasks' memory. */
+void spw__tasks_finish(spw_manager *manager);
+
+#endif
