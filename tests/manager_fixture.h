@@ -32,6 +32,7 @@
 
 static char folder[256]; /* fresh; takes "%s" in specs */
 static spw_manager *manager;
+static spw_task no_task __attribute__((unused)); /* no task of any manager */
 static spw_stats stats; /* of the last snapshot */
 
 /* Log lines may come from the mover's thread. */

@@ -170,8 +170,8 @@ START_TEST(bad_requests_are_refused_and_give_no_buffer)
     admit.struct_size = 0;
     ck_assert_int_eq(spw_admit(manager, 1, &admit, &buffer), SPW_EINVAL);
     spw_alloc_options_init(&alloc);
-    alloc.wait.task = (spw_task *)(void *)&alloc;
-    ck_assert_int_eq(spw_alloc(manager, SPW_HOST, 1, &alloc, &buffer), SPW_EINVAL);
+    alloc.wait.task = &no_task;
+    ck_assert_int_eq(spw_alloc(manager, SPW_HOST, 1, &alloc, &buffer), SPW_EBADHANDLE);
     spw_alloc_options_init(&alloc);
     alloc.struct_size--;
     ck_assert_int_eq(spw_alloc(manager, SPW_HOST, 1, &alloc, &buffer), SPW_EINVAL);

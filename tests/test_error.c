@@ -81,7 +81,7 @@ END_TEST
 START_TEST(a_long_message_is_cut_and_terminated)
 {
     const spw_error_info *detail = spw_error_detail();
-    (void)spw__fail(SPW_EIO, "%0600d", 0);
+    (void)spw__fail(SPW_EIO, "%01000d", 0);
     ck_assert_uint_eq(strlen(detail->message), sizeof detail->message - 1);
 }
 END_TEST
