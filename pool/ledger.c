@@ -63,14 +63,6 @@ static bool has_room(uint64_t word, uint64_t budget, uint64_t bytes)
     return committed <= budget && bytes <= budget - committed;
 }
 
-static void note_peak(struct spw__gate *gate, uint64_t committed)
-{
-    uint64_t peak = atomic_load_explicit(&gate->peak, memory_order_relaxed);
-    while (peak < committed && !atomic_compare_exchange_weak_explicit(&gate->peak, &peak, committed,
-                                                                      memory_order_relaxed, memory_order_relaxed)) {
-    }
-}
-
 /* guard: the bits that the caller may meet, being under the ledger's lock; else none. */
 static enum outcome commit_one(struct spw__group *group, spw_tier tier, uint64_t bytes, uint64_t guard)
 {
@@ -83,7 +75,7 @@ static enum outcome commit_one(struct spw__group *group, spw_tier tier, uint64_t
             return REFUSED;
     } while (!atomic_compare_exchange_weak_explicit(&gate->committed, &word, word + bytes, memory_order_acq_rel,
                                                     memory_order_relaxed));
-    note_peak(gate, (word & ~GUARDED) + bytes);
+    spw__gate_note_peak(gate, (word & ~GUARDED) + bytes);
     return GRANTED;
 }
 
@@ -194,6 +186,28 @@ void spw__ledger_descend(struct spw__group *group, spw_tier tier, uint64_t bytes
             return;
         }
     spw__gate_uncommit(&at->gates[tier], bytes);
+}
+
+/* Seldom asked for, so that it is always under the lock where there is one. */
+uint64_t spw__ledger_overbook(struct spw__group *group, spw_tier tier, uint64_t bytes)
+{
+    struct spw__mutex *lock = group->parent && group->ledger ? lock_of(group, tier) : NULL;
+    uint64_t most = 0;
+    if (lock)
+        spw__mutex_lock(lock);
+    for (struct spw__group *at = group; at && bytes; at = at->parent) {
+        struct spw__gate *gate = &at->gates[tier];
+        const uint64_t word = atomic_fetch_add_explicit(&gate->committed, bytes, memory_order_acq_rel);
+        const uint64_t before = word & ~GUARDED, budget = budget_of(at, tier);
+        const uint64_t excess = before + bytes > budget ? before + bytes - budget : 0;
+        most = larger(most, excess < bytes ? excess : bytes);
+        spw__gate_note_peak(gate, before + bytes);
+        if (word & GUARDED)
+            bytes = passed_on(before + bytes, before, min_of(at, tier));
+    }
+    if (lock)
+        spw__mutex_unlock(lock);
+    return most;
 }
 
 bool spw__ledger_set_min(struct spw__group *group, spw_tier tier, uint64_t bytes)

@@ -63,6 +63,10 @@ static inline bool spw__ledger_commit(struct spw__group *group, spw_tier tier, u
     return group->parent ? spw__ledger_climb(group, tier, bytes) : spw__gate_commit(&group->gates[tier], bytes);
 }
 
+/* Charges bytes of tier to group and all above it whatever their budgets say. Returns how many of them exceed the budget
+ * that is exceeded most. */
+uint64_t spw__ledger_overbook(struct spw__group *group, spw_tier tier, uint64_t bytes);
+
 /* Gives back bytes that were charged to group. */
 static inline void spw__ledger_uncommit(struct spw__group *group, spw_tier tier, uint64_t bytes)
 {

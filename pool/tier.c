@@ -254,20 +254,22 @@ static int pool_alloc(struct spw__tier *tier, uint32_t index, uint64_t charge, u
     return rc;
 }
 
-/* Offers the request to the pools that may hold it, once. *over_budget: it is the budget that has no room. */
+/* Offers the request to the pools that may hold it, once. group NULL: its bytes are charged already. *over_budget: it
+ * is the budget that has no room. */
 static int place(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, uint64_t align,
                  enum spw__grow may_grow, bool *over_budget, struct spw__block *out)
 {
     const uint64_t charge = spw__tier_charge(tier, bytes);
     const uint32_t first = spw__tier_first_route(tier, bytes);
-    bool committed = false;
+    const bool charged = group == NULL;
+    bool committed = charged;
     int rc = SPW_ETOOBIG;
     *over_budget = false;
     for (uint32_t at = first; at < tier->n_pools && rc != SPW_OK && rc != SPW_ENOMETA; at++) {
         const struct spw__pool *pool = &tier->pools[tier->route[at]];
         if (pool->size - pool->set_aside < charge)
             continue;
-        const bool small = pool->small && align <= tier->granularity && bytes <= tier->small_max_bytes &&
+        const bool small = !charged && pool->small && align <= tier->granularity && bytes <= tier->small_max_bytes &&
                            spw__tier_small_alloc(tier, tier->route[at], group, charge, may_grow != SPW__GROW_NOT,
                                                  out) == SPW_OK;
         if (!small && !committed && !spw__ledger_commit(group, tier->tier, charge)) {
@@ -281,7 +283,7 @@ static int place(struct spw__tier *tier, struct spw__group *group, uint64_t byte
         if (rc == SPW_OK && at > first)
             count(tier, SPW__TIER_FALLBACKS, 1);
     }
-    if (committed && (rc != SPW_OK || out->slot))
+    if (committed && !charged && (rc != SPW_OK || out->slot))
         spw__ledger_uncommit(group, tier->tier, charge);
     if (rc != SPW_OK || out->slot) /* a small object has its charge, and is counted */
         return rc;
@@ -308,6 +310,23 @@ int spw__tier_alloc_aligned(struct spw__tier *tier, struct spw__group *group, ui
     }
     if (over_budget)
         count(tier, SPW__TIER_FAIL_BUDGET, 1);
+    if (rc == SPW_EFRAG)
+        count(tier, SPW__TIER_FAIL_FRAGMENTED, 1);
+    return rc;
+}
+
+int spw__tier_alloc_charged(struct spw__tier *tier, uint64_t bytes, uint64_t align, enum spw__grow may_grow,
+                            struct spw__block *out)
+{
+    bool over_budget;
+    *out = (struct spw__block){.bytes = 0};
+    if (!tier->present || bytes > tier->largest_request)
+        return SPW_ETOOBIG;
+    int rc = place(tier, NULL, bytes, align, may_grow, &over_budget, out);
+    if ((rc == SPW_ENOMEM || rc == SPW_EFRAG) && tier->n_small != 0) {
+        (void)spw__tier_drain(tier);
+        rc = place(tier, NULL, bytes, align, may_grow, &over_budget, out);
+    }
     if (rc == SPW_EFRAG)
         count(tier, SPW__TIER_FAIL_FRAGMENTED, 1);
     return rc;
@@ -368,7 +387,7 @@ int spw__tier_free(struct spw__tier *tier, struct spw__block *block)
         if (rc == SPW_OK && block->node < pool->n_owners)
             pool->owners[block->node] = NULL;
         spw__mutex_unlock(&pool->lock);
-        if (rc == SPW_OK)
+        if (rc == SPW_OK && block->group)
             spw__ledger_uncommit(block->group, tier->tier, block->bytes);
     }
     if (rc != SPW_OK)
@@ -381,7 +400,7 @@ int spw__tier_free(struct spw__tier *tier, struct spw__block *block)
 
 bool spw__tier_adopt(struct spw__tier *tier, struct spw__group *group, struct spw__block *block)
 {
-    if (!spw__ledger_commit(group, tier->tier, block->bytes))
+    if (group && !spw__ledger_commit(group, tier->tier, block->bytes))
         return false;
     block->group = group;
     count(tier, SPW__TIER_ALLOCS, 1);

@@ -28,7 +28,7 @@
 struct spw__block {
     uint64_t address; /* CPU address, or device address in the device tier */
     uint64_t bytes;   /* as charged: rounded up */
-    struct spw__group *group;
+    struct spw__group *group; /* NULL: nobody is charged for it, and its free gives nobody anything back */
     uint32_t node;    /* of the pool's range; of a small object its slab */
     uint16_t pool;
     uint8_t tier;
@@ -134,6 +134,15 @@ int spw__tier_try(struct spw__tier *tier, struct spw__group *group, uint64_t byt
 int spw__tier_alloc_aligned(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, uint64_t align,
                             enum spw__grow grow, struct spw__block *out);
 
+/* The same for a request whose bytes are charged already, by a reservation: it takes memory only, and never a small
+ * object. The block names no group until its owner gives the charge to it. */
+int spw__tier_alloc_charged(struct spw__tier *tier, uint64_t bytes, uint64_t align, enum spw__grow grow,
+                            struct spw__block *out);
+
+/* Charges group for bytes and takes no memory. SPW_ENOMEM: no room in the budget; SPW_ETOOBIG: there never is.
+ * (tier_charge.c) */
+int spw__tier_reserve(struct spw__tier *tier, struct spw__group *group, uint64_t bytes);
+
 /* Gives memory to the first pool that a request of bytes may use, unless one has a hole for it, so that a later try
  * under a lock, which may not block, finds it. False: no pool has one now. May block on the system; never under a
  * lock. */
@@ -158,8 +167,8 @@ int spw__tier_free(struct spw__tier *tier, struct spw__block *block);
 /* The block, the first of its pool, will stay for ever (staging): what could only fit in its place is too big. */
 void spw__tier_set_aside(struct spw__tier *tier, const struct spw__block *block);
 
-/* Charges group for block, an allocation of its pool's range that nobody was charged for. False, and no change: the
- * budget has no room. */
+/* Counts block, an allocation of its pool's range that nobody was charged for, as granted, and charges group for it
+ * (NULL: nobody, as spw__tier_alloc_charged). False, and no change: the budget has no room. */
 bool spw__tier_adopt(struct spw__tier *tier, struct spw__group *group, struct spw__block *block);
 
 /* Cuts a block: *block keeps the first bytes, *tail is the rest. SPW_ENOMETA; SPW_EINVAL: a small object has no

@@ -173,7 +173,7 @@ START_TEST(bad_requests_are_refused_and_give_no_buffer)
     alloc.wait.task = &no_task;
     ck_assert_int_eq(spw_alloc(manager, SPW_HOST, 1, &alloc, &buffer), SPW_EBADHANDLE);
     spw_alloc_options_init(&alloc);
-    alloc.struct_size--;
+    alloc.struct_size = sizeof alloc.struct_size;
     ck_assert_int_eq(spw_alloc(manager, SPW_HOST, 1, &alloc, &buffer), SPW_EINVAL);
     close_manager();
 }

@@ -366,7 +366,7 @@ START_TEST(bad_arguments_of_a_map_are_refused)
     ck_assert_int_eq(try_map(buffer, SPW_PLACE(SPW_TIER_HOST, 1), SPW_MAP_READ), SPW_EINVAL);
     ck_assert_int_eq(spw_map(buffer, SPW_HOST, SPW_MAP_READ, NULL, NULL), SPW_EINVAL);
     spw_map_options_init(&options);
-    options.struct_size--;
+    options.struct_size = sizeof options.struct_size;
     ck_assert_int_eq(spw_map(buffer, SPW_HOST, SPW_MAP_READ, &options, &view), SPW_EINVAL);
     spw_map_options_init(&options);
     options.wait.task = &no_task;

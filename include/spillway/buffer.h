@@ -10,6 +10,10 @@
  * Threads: every call may be made from any thread at any time, except that one view must not be used by two threads at
  * once. Ownership: admit and alloc give the caller one reference; retain adds one; release gives one back.
  *
+ * Under a reservation (options.reservation, see reserve.h) the bytes come out of it in one step, and go back to it when
+ * the call fails. SPW_EINVAL when it holds less than the call would be charged, or is of another place or manager,
+ * SPW_EBADHANDLE when it is not live.
+ *
  * Besides the errors that a call names, each that takes a buffer gives SPW_EBADHANDLE for NULL, for a handle that was
  * released or is none, and SPW_EFORK in a forked child.
  */
@@ -23,6 +27,7 @@
 #include <spillway/export.h>
 #include <spillway/manager.h>
 #include <spillway/place.h>
+#include <spillway/reserve.h>
 #include <spillway/wait.h>
 
 SPW_BEGIN_DECLS
@@ -43,6 +48,8 @@ typedef struct spw_admit_options {
     uint32_t flags;   /* 0 or SPW_NOWAIT */
     const char *tag;  /* who holds it, for messages and statistics: at most 31 bytes, copied; NULL: "" */
     spw_wait_options wait;
+    spw_reservation *reservation; /* NULL: none. Else it pays, and its place is the only one tried: it must be one from
+                                     prefer to lowest */
 } spw_admit_options;
 
 /* Options of spw_alloc. */
@@ -51,6 +58,7 @@ typedef struct spw_alloc_options {
     uint32_t flags; /* 0 or SPW_NOWAIT */
     const char *tag;
     spw_wait_options wait;
+    spw_reservation *reservation; /* NULL: none. Else it pays; it must be of the place that is asked for */
 } spw_alloc_options;
 
 /* Set every field to its default, as spw_options_init(_sized) does. Never block; any thread. Since 0.1. */
@@ -139,6 +147,8 @@ typedef struct spw_map_options {
     size_t struct_size;
     spw_stream *stream; /* whose work will use the view, see spw_map; NULL: the caller, or work not yet ordered */
     spw_wait_options wait;
+    spw_reservation *reservation; /* NULL: none. Else it pays for what is moved to place, of which it must be; it is not
+                                     touched when nothing moves */
 } spw_map_options;
 
 /* Sets every field to its default, as spw_options_init(_sized) does. Never blocks; any thread. Since 0.1. */

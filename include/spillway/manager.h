@@ -59,16 +59,16 @@ SPW_API SPW_MUST_CHECK int spw_manager_create(const spw_options *options, spw_ma
 
 /* Destroys a manager without live buffers: waits for moves in flight and for streams that still use freed memory, ends
  * the threads, removes the spill files, frees all memory. No other call on the manager may run meanwhile. SPW_EBUSY
- * while buffers or raw blocks are live: the detail lists buffers by tag, or says how many blocks of how many bytes
- * there are, and nothing is freed. SPW_EFORK. NULL is a no-op. Since 0.1. */
+ * while buffers, raw blocks or reservations are live: the detail lists buffers by tag, or says how many blocks or
+ * reservations of how many bytes there are, and nothing is freed. SPW_EFORK. NULL is a no-op. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_manager_destroy(spw_manager *manager);
 
 /* The same with whatever is live; for exits on a fatal error. In this order: waits, on any thread, end with
  * SPW_ESHUTDOWN, and it returns only when the calls that waited have; live buffers are dropped, mapped or not, and
- * their handles poisoned, so that a use gives SPW_EBADHANDLE; then all memory goes, that of the handles, of open views
- * and of raw blocks too. From its return on every handle, view and block of the manager dangles: any use is undefined,
- * as is that of the manager. A call that begins while it runs, or runs without waiting, is a race of the program's. In
- * a forked child, and for NULL, nothing happens. Since 0.1. */
+ * their handles poisoned, so that a use gives SPW_EBADHANDLE; then all memory goes, that of the handles, of open views,
+ * of raw blocks and of reservations too. From its return on every handle, view and block of the manager dangles: any
+ * use is undefined, as is that of the manager. A call that begins while it runs, or runs without waiting, is a race of
+ * the program's. In a forked child, and for NULL, nothing happens. Since 0.1. */
 SPW_API void spw_manager_destroy_force(spw_manager *manager);
 
 /* Sets the budget of a place (SPW_DEVICE, SPW_PINNED_HOST, SPW_HOST, SPW_DISK or SPW_META), in bytes, at most the size

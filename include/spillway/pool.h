@@ -24,6 +24,7 @@
 #include <spillway/export.h>
 #include <spillway/manager.h>
 #include <spillway/place.h>
+#include <spillway/reserve.h>
 #include <spillway/wait.h>
 
 SPW_BEGIN_DECLS
@@ -40,6 +41,7 @@ typedef struct spw_pool_options {
     size_t struct_size;
     uint32_t flags; /* 0 or SPW_NOWAIT: neither evict nor wait, SPW_EAGAIN instead */
     spw_wait_options wait;
+    spw_reservation *reservation; /* NULL: none. Else it pays, as for buffers; it must be of that place */
 } spw_pool_options;
 
 /* A pool's memory as one piece of address space. */

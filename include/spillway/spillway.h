@@ -11,6 +11,7 @@
 #include <spillway/manager.h>
 #include <spillway/place.h>
 #include <spillway/pool.h>
+#include <spillway/reserve.h>
 #include <spillway/spec.h>
 #include <spillway/stats.h>
 #include <spillway/task.h>

@@ -20,7 +20,8 @@ SPW_BEGIN_DECLS
 /* One tier. All in bytes unless named otherwise. */
 typedef struct spw_tier_stats {
     uint64_t budget_bytes;
-    uint64_t committed_bytes;  /* allocated, reserved and in flight: never above the budget, but for a lowered one */
+    uint64_t committed_bytes;  /* allocated, reserved and in flight: never above the budget, unless that was lowered or
+                                  overbooked */
     uint64_t peak_bytes;       /* highest committed_bytes so far */
     uint64_t free_bytes;       /* budget not committed */
     uint64_t largest_free_bytes; /* largest contiguous hole; 0 for disk and meta */
@@ -38,6 +39,10 @@ typedef struct spw_tier_stats {
     uint64_t raw_allocs;       /* raw blocks handed out: part of allocs */
     uint64_t holes;            /* windows cleared for requests that only lacked a hole */
     uint64_t hole_bytes;       /* moved within the tier to clear them */
+    uint64_t reserved_bytes;   /* held by reservations: part of committed_bytes */
+    uint64_t overbooked_bytes; /* committed_bytes beyond the budget */
+    uint64_t overbooks;        /* reservations granted beyond the budget, since OVERBOOK asked for it */
+    uint64_t overbook_bytes;   /* by how much, summed */
     uint64_t reserved[4];      /* 0: room for later versions, since this struct lies inside spw_stats */
 } spw_tier_stats;
 

@@ -44,6 +44,8 @@ static int create_buffer(struct spw__request *request, const spw_wait_options *w
 {
     struct spw_manager *manager = request->manager;
     struct spw__payload *payload = NULL;
+    if (request->reservation)
+        request->group = request->reservation->group;
     int rc = request->bytes ? spw__request_run(request, wait) : SPW_OK;
     if (rc != SPW_OK)
         return rc;
@@ -56,9 +58,12 @@ static int create_buffer(struct spw__request *request, const spw_wait_options *w
     if (rc != SPW_OK) {
         if (payload)
             spw__payload_unref(payload);
+        if (request->reservation && spw__block_is(&granted))
+            spw__reservation_put_back(request->reservation, granted.bytes);
         spw__pressure_kick(manager, SPW_TIER_HOST);
         return rc;
     }
+    spw__payload_set_paid(payload, request->reservation);
     request->block = granted; /* for the caller's statistics only */
     return SPW_OK;
 }
@@ -99,12 +104,17 @@ int spw_admit(spw_manager *manager, size_t bytes, const spw_admit_options *optio
                                      "manager");
     struct spw__request request = {
         .manager = manager, .bytes = bytes, .admission = true,
-        .nowait = (options->flags & SPW_NOWAIT) != 0,
+        .nowait = (options->flags & SPW_NOWAIT) != 0, .reservation = options->reservation,
         .first = options->prefer ? SPW_PLACE_TIER(options->prefer) : best_tier(manager),
         .lowest = options->lowest ? SPW_PLACE_TIER(options->lowest) : lowest_tier(manager)};
     if (request.first > request.lowest)
         return spw__fail(SPW_EINVAL, "spw_admit: options.prefer (%s) lies below options.lowest (%s)",
                          spw_tier_name(request.first), spw_tier_name(request.lowest));
+    rc = spw__reservation_check(request.reservation, manager, request.first, request.lowest, "spw_admit");
+    if (rc != SPW_OK)
+        return rc;
+    if (request.reservation)
+        request.first = request.lowest = spw__reservation_tier(request.reservation);
     /* Where the lowest could never hold it, the one above is the lowest that counts. */
     while (request.lowest > request.first && bytes > spw__tier_of(manager, request.lowest)->largest_request)
         request.lowest--;
@@ -132,8 +142,13 @@ int spw_alloc(spw_manager *manager, spw_place place, size_t bytes, const spw_all
         return rc;
     if (!spw__memory_place(manager, place))
         return spw__fail(SPW_EINVAL, "spw_alloc: the place is not a memory tier of this manager");
+    rc = spw__reservation_check(options->reservation, manager, SPW_PLACE_TIER(place), SPW_PLACE_TIER(place),
+                                "spw_alloc");
+    if (rc != SPW_OK)
+        return rc;
     struct spw__request request = {.manager = manager, .bytes = bytes,
                                    .nowait = (options->flags & SPW_NOWAIT) != 0,
+                                   .reservation = options->reservation,
                                    .first = SPW_PLACE_TIER(place), .lowest = SPW_PLACE_TIER(place)};
     return create_buffer(&request, &options->wait, options->tag, out);
 }

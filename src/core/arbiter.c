@@ -89,9 +89,9 @@ static void ask(struct spw_manager *manager, struct spw__waiter *waiter, int cod
     task->lacked = (struct spw__lacked){.bytes = 0};
     if (waiter->channels & SPW__CHANNELS_MEMORY) {
         const struct spw__request *request = (struct spw__request *)(void *)waiter;
-        task->lacked = (struct spw__lacked){.bytes = request->bytes, .tier = request->lowest,
-                                            .charge = spw__tier_charge(spw__tier_of(manager, request->lowest),
-                                                                       request->bytes)};
+        task->lacked = (struct spw__lacked){
+            .bytes = request->bytes, .tier = request->lowest, .in_one = !request->charge_only,
+            .charge = spw__request_charge(request, spw__tier_of(manager, request->lowest))};
     }
     (void)atomic_fetch_add(&task->asks, 1);
     (void)atomic_fetch_add(code == SPW_ERETRY ? &task->retries : &task->splits, 1);
@@ -178,7 +178,8 @@ static bool is_satisfied_locked(struct spw_manager *manager, const struct spw_ta
         return false;
     struct spw__tier *tier = spw__tier_of(manager, lacked->tier);
     return spw__ledger_free_on_path(&task->node, lacked->tier) >= lacked->charge &&
-           spw__tier_largest_free_from(tier, spw__tier_first_route(tier, lacked->bytes)) >= lacked->charge;
+           (!lacked->in_one ||
+            spw__tier_largest_free_from(tier, spw__tier_first_route(tier, lacked->bytes)) >= lacked->charge);
 }
 
 void spw__arbiter_wake_satisfied(struct spw_manager *manager)

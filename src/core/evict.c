@@ -243,6 +243,29 @@ bool spw__evict_for_hole(struct spw__piece *piece, uint32_t node, struct spw__ho
     return false;
 }
 
+bool spw__victim_pop(const struct spw__tier *tier, bool clean_only, struct spw__victim *victim)
+{
+    victim->item = spw__victims_pop(victim->queue, clean_only, spw__evict_claim);
+    if (!victim->item)
+        return false;
+    victim->tier = tier->tier;
+    victim->bytes = victim->item->bytes;
+    (void)atomic_fetch_add(&victim->queue->leaving_bytes, victim->bytes);
+    return true;
+}
+
+void spw__evict_clean(struct spw_manager *manager, spw_tier which, uint64_t bytes)
+{
+    const struct spw__tier *tier = spw__tier_of(manager, which);
+    struct spw__victim victim = {.item = NULL};
+    bool more = true;
+    for (uint32_t at = 0; more && at < tier->n_pools; at++) {
+        victim.queue = &manager->victims[which][tier->route[at]];
+        while (more && spw__gate_free(&manager->root.gates[which]) < bytes && spw__victim_pop(tier, true, &victim))
+            more = spw__evict_start(&victim) != SPW__EVICT_BUSY;
+    }
+}
+
 bool spw__evict_reclaim_disk(void *arg, uint64_t bytes)
 {
     struct spw_manager *manager = arg;

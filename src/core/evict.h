@@ -23,6 +23,12 @@ struct spw__victim {
     bool disk_full; /* the disk had no room in this round */
 };
 
+/* Pops the coldest item of victim->queue, one of tier's, which counts as leaving from now on. False: there is none. */
+bool spw__victim_pop(const struct spw__tier *tier, bool clean_only, struct spw__victim *victim);
+
+/* Drops clean copies of tier, coldest first, until bytes of its budget are free or there is none. Not under a lock. */
+void spw__evict_clean(struct spw_manager *manager, spw_tier tier, uint64_t bytes);
+
 /* Takes over the claim's reference and the count. May let lower pools grow: not under a lock. */
 enum spw__evict_result spw__evict_start(const struct spw__victim *victim);
 

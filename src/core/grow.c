@@ -20,7 +20,8 @@ struct growth {
 static void add(struct growth *growth, const struct spw__request *request)
 {
     const uint64_t charge = spw__tier_charge(growth->tier, request->bytes);
-    if (request->bytes > growth->tier->largest_request || charge > growth->budget)
+    if (request->charge_only || request->bytes > growth->tier->largest_request ||
+        (!request->reservation && charge > growth->budget))
         return;
     growth->least_bytes = charge < growth->least_bytes ? charge : growth->least_bytes;
     growth->bytes += charge + (request->align > SPW__IO_BLOCK ? request->align : 0);
@@ -70,11 +71,11 @@ static int visit_grant(struct spw__waiter *waiter, void *arg)
         return SPW__VISIT_STOP;
     const spw_tier tier = (spw_tier)grant->window->tier;
     struct spw__tier *at = spw__tier_of(grant->manager, tier);
-    if (spw__tier_charge(at, request->bytes) != grant->window->bytes ||
+    if (request->charge_only || spw__tier_charge(at, request->bytes) != grant->window->bytes ||
         at->pools[grant->window->pool].limit < request->bytes ||
         (request->align && grant->window->address % request->align != 0))
         return SPW_EAGAIN;
-    grant->given = spw__tier_adopt(at, request->group, grant->window);
+    grant->given = spw__tier_adopt(at, request->reservation ? NULL : request->group, grant->window);
     if (!grant->given)
         return SPW_EAGAIN;
     request->block = *grant->window;

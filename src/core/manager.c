@@ -251,6 +251,7 @@ static void dismantle(struct spw_manager *manager, bool forced)
     spw__device_close(manager->device);
     spw__handles_finish(manager);
     spw__payload_spares_finish(manager);
+    spw__reservations_finish(manager);
     spw__waitset_finish(&manager->waits);
     spw__mutex_finish(&manager->moves_lock);
     spw__ledger_finish(&manager->ledger);
@@ -410,6 +411,8 @@ int spw_manager_destroy(spw_manager *manager)
                          listing.text, live > listing.listed ? ", ..." : "");
     }
     rc = check_raw(manager);
+    if (rc == SPW_OK)
+        rc = spw__reservations_check_none(manager);
     if (rc == SPW_OK)
         rc = check_tasks(manager);
     if (rc == SPW_OK)

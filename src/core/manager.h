@@ -15,6 +15,7 @@
 #include "src/core/hole.h"
 #include "src/core/parked.h"
 #include "src/core/raw.h"
+#include "src/core/reserve.h"
 
 #include <spillway/manager.h>
 #include <spillway/spec.h>
@@ -27,7 +28,9 @@ enum spw__core_counter {
     SPW__CORE_DROP_BYTES = SPW__CORE_SPILL_BYTES + SPW__MEMORY_TIERS,
     SPW__CORE_HOLES = SPW__CORE_DROP_BYTES + SPW__MEMORY_TIERS,
     SPW__CORE_HOLE_BYTES = SPW__CORE_HOLES + SPW__MEMORY_TIERS,
-    SPW__CORE_WAITS = SPW__CORE_HOLE_BYTES + SPW__MEMORY_TIERS,
+    SPW__CORE_OVERBOOKS = SPW__CORE_HOLE_BYTES + SPW__MEMORY_TIERS,
+    SPW__CORE_OVERBOOK_BYTES = SPW__CORE_OVERBOOKS + SPW__MEMORY_TIERS,
+    SPW__CORE_WAITS = SPW__CORE_OVERBOOK_BYTES + SPW__MEMORY_TIERS,
     SPW__CORE_WAIT_NS,
     SPW__CORE_WAIT_TIMEOUTS,
     SPW__CORE_SPILL_FAILURES,
@@ -94,6 +97,7 @@ struct spw_manager {
     unsigned fork_generation; /* constant: of the process that made it */
     struct spw__handles handles;
     struct spw__spares spares;
+    struct spw__reservations reservations;
     struct spw__raw raw;
     struct spw__parked parked;
     struct spw__mutex moves_lock;

@@ -53,6 +53,26 @@ static void end_fetch_locked(struct spw__payload *payload)
         spw__piece_requeue_locked(&payload->pieces[i], false);
 }
 
+/* The new memory takes the old one's place; a reservation's group is charged from here on. */
+static void publish_locked(struct spw__fetch *fetch, struct spw__piece *piece)
+{
+    piece->to.group = fetch->request.group;
+    spw__piece_set_memory(piece, &piece->to);
+    piece->to = (struct spw__block){.bytes = 0};
+}
+
+/* Frees memory that the fetch does not use. A reservation has its bytes back, unless its owner's call has returned. */
+static void give_back_locked(struct spw__fetch *fetch, struct spw__block *block)
+{
+    spw_reservation *reservation = fetch->abandoned ? NULL : fetch->request.reservation;
+    if (!spw__block_is(block))
+        return;
+    if (reservation)
+        spw__reservation_put_back(reservation, block->bytes);
+    block->group = reservation ? NULL : fetch->request.group;
+    spw__tier_free(spw__tier_of(fetch->payload->manager, fetch->tier), block);
+}
+
 /* A move of the fetch is over: publish the new place, or give the new memory back. */
 static void fetch_done(struct spw__move *move, int status)
 {
@@ -61,17 +81,17 @@ static void fetch_done(struct spw__move *move, int status)
     struct spw_manager *manager = payload->manager;
     spw__mutex_lock(&payload->lock);
     struct spw__fetch *fetch = payload->fetch;
-    struct spw__block to_free = piece->to;
+    struct spw__block to_free = {.bytes = 0};
     if (status == SPW_OK) {
         to_free = piece->mem;
-        spw__piece_set_memory(piece, &piece->to);
+        publish_locked(fetch, piece);
     } else if (fetch->status == SPW_OK) {
         fetch->status = status;
         fetch->error = *spw_error_detail();
     }
     if (status == SPW_ECORRUPT && !spw__block_is(&piece->mem))
         piece->lost = SPW_ECORRUPT; /* the sole copy is gone */
-    piece->to = (struct spw__block){.bytes = 0};
+    give_back_locked(fetch, &piece->to);
     piece->state = SPW__PIECE_IDLE;
     piece->move = NULL;
     struct spw__use *use = move->use;
@@ -122,8 +142,7 @@ static int cut_destination_locked(struct spw__fetch *fetch)
     if (rc == SPW_OK)
         return SPW_OK;
     for (uint32_t i = 0; i < payload->n_pieces; i++)
-        if (spw__block_is(&payload->pieces[i].to))
-            spw__tier_free(tier, &payload->pieces[i].to);
+        give_back_locked(fetch, &payload->pieces[i].to);
     return spw__fail(SPW_ENOMETA, "no metadata memory to map a buffer of %u pieces; raise meta= or piece=",
                      payload->n_pieces);
 }
@@ -135,8 +154,7 @@ static void discard_locked(struct spw__fetch *fetch)
     for (uint32_t i = 0; i < payload->n_pieces; i++) {
         struct spw__piece *piece = &payload->pieces[i];
         struct spw__block old = piece->mem;
-        spw__piece_set_memory(piece, &piece->to);
-        piece->to = (struct spw__block){.bytes = 0};
+        publish_locked(fetch, piece);
         if (spw__block_is(&old))
             spw__tier_free(spw__tier_of(payload->manager, (spw_tier)old.tier), &old);
     }
@@ -196,6 +214,7 @@ static int run_fetch(struct spw__fetch *fetch, const spw_wait_options *wait, uin
     if (rc == SPW_OK) {
         fetch->phase = SETTLE;
         payload->gathering = true;
+        payload->overbooked = fetch->request.reservation ? spw__reservation_overbooked(fetch->request.reservation) : 0;
         for (uint32_t i = 0; i < payload->n_pieces; i++)
             spw__piece_requeue_locked(&payload->pieces[i], false);
     }
@@ -209,10 +228,8 @@ static int run_fetch(struct spw__fetch *fetch, const spw_wait_options *wait, uin
     }
     if (rc == SPW_OK && fetch->status != SPW_OK)
         rc = spw__error_restore(&fetch->error);
-    struct spw__block unused = fetch->request.block;
+    give_back_locked(fetch, &fetch->request.block);
     end_fetch_locked(payload);
-    if (spw__block_is(&unused))
-        spw__tier_free(spw__tier_of(manager, fetch->tier), &unused);
     free_fetch(manager, fetch);
     return rc;
 }
@@ -279,7 +296,8 @@ static void pin_locked(struct spw__payload *payload, bool write)
     payload->writers += write;
 }
 
-static int create_fetch_locked(struct spw__payload *payload, spw_tier tier, uint32_t flags, struct spw__fetch **out)
+static int create_fetch_locked(struct spw__payload *payload, spw_tier tier, uint32_t flags,
+                               spw_reservation *reservation, struct spw__fetch **out)
 {
     struct spw_manager *manager = payload->manager;
     struct spw__fetch *fetch = spw__meta_alloc(&manager->meta, fetch_size(payload->n_pieces));
@@ -291,15 +309,17 @@ static int create_fetch_locked(struct spw__payload *payload, spw_tier tier, uint
     fetch->tier = tier;
     fetch->n_pieces = payload->n_pieces;
     fetch->discard = (flags & SPW_MAP_DISCARD) != 0;
-    fetch->request = (struct spw__request){.manager = manager, .group = payload->group, .first = tier, .lowest = tier,
-                                           .bytes = payload->size, .nowait = (flags & SPW_MAP_NOWAIT) != 0};
+    fetch->request = (struct spw__request){.manager = manager, .first = tier, .lowest = tier,
+                                           .group = reservation ? reservation->group : payload->group,
+                                           .reservation = reservation, .bytes = payload->size,
+                                           .nowait = (flags & SPW_MAP_NOWAIT) != 0};
     payload->fetch = fetch;
     return SPW_OK;
 }
 
 /* What a map finds: SPW_OK and pinned; SPW_EAGAIN and *fetch set or NULL (another fetch is at work); or an error. */
-static int look_locked(struct spw__payload *payload, spw_place place, uint32_t flags, struct spw__mapped *mapped,
-                       struct spw__fetch **fetch)
+static int look_locked(struct spw__payload *payload, spw_place place, uint32_t flags, spw_reservation *reservation,
+                       struct spw__mapped *mapped, struct spw__fetch **fetch)
 {
     const spw_tier *tier = &mapped->tier;
     const bool together = spw__payload_contiguous_locked(payload, &mapped->tier, &mapped->address);
@@ -326,7 +346,7 @@ static int look_locked(struct spw__payload *payload, spw_place place, uint32_t f
         return spw__fail(SPW_EAGAIN, "mapping this buffer would have to wait for a move");
     if (payload->fetch)
         return SPW_EAGAIN;
-    rc = create_fetch_locked(payload, SPW_PLACE_TIER(place), flags, fetch);
+    rc = create_fetch_locked(payload, SPW_PLACE_TIER(place), flags, reservation, fetch);
     return rc == SPW_OK ? SPW_EAGAIN : rc;
 }
 
@@ -336,12 +356,13 @@ int spw__payload_map(struct spw__payload *payload, spw_place place, uint32_t fla
     const spw_wait_options *wait = options ? &options->wait : NULL;
     uint64_t deadline_ns = 0; /* the clock is asked only when there is something to wait for */
     struct spw__waitset *waits = &payload->manager->waits;
+    spw_reservation *reservation = options ? options->reservation : NULL;
     struct spw__fetch *fetch = NULL;
     bool fetched = false, entered = false;
     int rc;
     *mapped = (struct spw__mapped){.tier = SPW_PLACE_TIER(place)};
     spw__mutex_lock(&payload->lock);
-    while ((rc = look_locked(payload, place, flags, mapped, &fetch)) == SPW_EAGAIN &&
+    while ((rc = look_locked(payload, place, flags, reservation, mapped, &fetch)) == SPW_EAGAIN &&
            !(flags & SPW_MAP_NOWAIT && !fetch)) {
         if (!entered) {
             deadline_ns = spw__deadline_ns(payload->manager, wait);

@@ -62,6 +62,13 @@ void spw__payload_spares_finish(struct spw_manager *manager)
     spw__mutex_finish(&manager->spares.lock);
 }
 
+void spw__payload_set_paid(struct spw__payload *payload, const spw_reservation *reservation)
+{
+    for (uint32_t i = 0; reservation && i < payload->n_pieces; i++)
+        payload->pieces[i].mem.group = reservation->group;
+    payload->overbooked = reservation ? spw__reservation_overbooked(reservation) : 0;
+}
+
 uint64_t spw__piece_bytes(const struct spw__piece *piece)
 {
     const uint64_t unit = piece->payload->manager->piece_bytes;
@@ -211,8 +218,13 @@ void spw__piece_requeue_locked(struct spw__piece *piece, bool failed)
         return;
     }
     piece->item.bytes = piece->mem.bytes;
-    spw__victims_add(victims, &piece->item,
-                     piece->disk.bytes ? SPW__ITEM_CLEAN : failed ? SPW__ITEM_FAILED : SPW__ITEM_DIRTY);
+    const enum spw__item_state state = piece->disk.bytes ? SPW__ITEM_CLEAN
+                                       : failed          ? SPW__ITEM_FAILED
+                                                         : SPW__ITEM_DIRTY;
+    if (payload->overbooked == piece->mem.tier + 1)
+        spw__victims_put_back(victims, &piece->item, state);
+    else
+        spw__victims_add(victims, &piece->item, state);
 }
 
 bool spw__payload_contiguous_locked(const struct spw__payload *payload, spw_tier *tier, uint64_t *address)

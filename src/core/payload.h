@@ -29,6 +29,7 @@
 #include "pool/tier.h"
 #include "spill/item.h"
 #include "spill/mover.h"
+#include "src/core/reserve.h"
 
 struct spw_manager;
 struct spw__fetch;
@@ -77,6 +78,7 @@ struct spw__payload {
     bool sealed;
     bool watched;          /* the mover will report the end of last_use */
     bool gathering;        /* the fetch has its room: no piece may leave */
+    uint8_t overbooked;    /* tier + 1 where its memory was paid for by overbooking: there it goes first. 0: nowhere */
     struct spw__piece pieces[];
 };
 
@@ -87,6 +89,10 @@ int spw__payload_create(struct spw_manager *manager, struct spw__group *group, u
 
 /* Frees the spares: no other call of the manager runs. */
 void spw__payload_spares_finish(struct spw_manager *manager);
+
+/* The memory of a payload that is not shared yet was paid for by reservation, whose group is charged from now on. NULL:
+ * by nobody. */
+void spw__payload_set_paid(struct spw__payload *payload, const spw_reservation *reservation);
 
 void spw__payload_ref(struct spw__payload *payload);
 /* Takes a reference unless the payload is about to be freed. */

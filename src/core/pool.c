@@ -56,12 +56,25 @@ static void give_block(spw_manager *manager, struct spw__block *block, spw_strea
 /* A block that nobody has yet: parked by the same stream, or as the request gets it. */
 static int find_block(struct spw__request *request, const spw_wait_options *wait, spw_stream *stream)
 {
-    if (stream && request->first == SPW_TIER_DEVICE &&
+    if (stream && request->first == SPW_TIER_DEVICE && !request->reservation &&
         spw__parked_take(request->manager, stream, request->first, request->bytes, request->align, &request->block)) {
         count_alloc(request->manager, &request->block, 1);
         return SPW_OK;
     }
     return spw__request_run(request, wait);
+}
+
+/* Gives back what was granted for nothing: nobody has used it yet. */
+static void take_back(struct spw__request *request, spw_stream *stream)
+{
+    spw_manager *manager = request->manager;
+    count_alloc(manager, &request->block, UINT64_MAX);
+    if (request->reservation) {
+        spw__reservation_put_back(request->reservation, request->block.bytes);
+        request->block.group = NULL;
+        stream = NULL;
+    }
+    give_block(manager, &request->block, stream);
 }
 
 int spw_pool_alloc(spw_manager *manager, spw_place place, size_t bytes, size_t align, spw_stream *stream,
@@ -84,16 +97,23 @@ int spw_pool_alloc(spw_manager *manager, spw_place place, size_t bytes, size_t a
     /* Never 0: raw memory does not go to disk, and needs no gaps before it to suit one. */
     if (align < spw__tier_of(manager, SPW_PLACE_TIER(place))->granularity)
         align = spw__tier_of(manager, SPW_PLACE_TIER(place))->granularity;
+    rc = spw__reservation_check(options->reservation, manager, SPW_PLACE_TIER(place), SPW_PLACE_TIER(place),
+                                "spw_pool_alloc");
+    if (rc != SPW_OK)
+        return rc;
     struct spw__request request = {.manager = manager, .bytes = bytes, .align = align,
+                                   .group = spw__reservation_group(options->reservation),
+                                   .reservation = options->reservation,
                                    .nowait = (options->flags & SPW_NOWAIT) != 0,
                                    .first = SPW_PLACE_TIER(place), .lowest = SPW_PLACE_TIER(place)};
     rc = find_block(&request, &options->wait, stream);
     if (rc != SPW_OK)
         return rc;
+    if (request.reservation)
+        request.block.group = request.group;
     rc = spw__raw_insert(&manager->raw, &request.block, &serial);
     if (rc != SPW_OK) {
-        count_alloc(manager, &request.block, UINT64_MAX); /* it was granted for nothing */
-        give_block(manager, &request.block, stream);
+        take_back(&request, stream);
         return rc;
     }
     *block = (spw_block){.ptr = (void *)(uintptr_t)request.block.address, .size = bytes, .reserved = {serial, place}};

@@ -1,16 +1,19 @@
 /* Pressure: see pressure.h. Neighbours: pool/tier tries, pool/base/wait queues, spill/victim ranks, evict.c moves. */
 #include "src/core/pressure.h"
 
-#include <stdio.h>
-
 #include "pool/base/error.h"
 #include "src/core/arbiter.h"
 #include "src/core/evict.h"
 #include "src/core/manager.h"
 #include "src/core/parked.h"
+#include "src/core/refusal.h"
+#include "src/core/reserve.h"
 
 /* How many of the oldest waiters decide what is done for a tier, when together they need more than it could have. */
 #define LOOK_WAITERS 64u
+
+/* Beside the keys of alignments (see set_needs). */
+#define KEY_OF_RESERVATIONS 32
 
 uint64_t spw__deadline_ns(const struct spw_manager *manager, const spw_wait_options *wait)
 {
@@ -37,8 +40,11 @@ int spw__check_wait(struct spw_manager *manager, const spw_wait_options *wait)
 static bool fits_empty(const struct spw__request *request, spw_tier tier)
 {
     const struct spw__tier *at = spw__tier_of(request->manager, tier);
+    if (request->charge_only)
+        return !spw__ledger_never_fits(request->group, tier, request->bytes, at->set_aside);
     return at->present && request->bytes <= at->largest_request &&
-           spw__tier_charge(at, request->bytes) + at->set_aside <= atomic_load(&request->group->gates[tier].budget);
+           (request->reservation || spw__tier_charge(at, request->bytes) + at->set_aside <=
+                                        atomic_load(&request->group->gates[tier].budget));
 }
 
 bool spw__request_possible(const struct spw__request *request)
@@ -47,6 +53,15 @@ bool spw__request_possible(const struct spw__request *request)
     for (spw_tier tier = request->first; tier <= request->lowest; tier++)
         possible |= fits_empty(request, tier);
     return possible;
+}
+
+static int try_tier(struct spw__request *request, struct spw__tier *tier, enum spw__grow grow)
+{
+    if (request->charge_only)
+        return spw__tier_reserve(tier, request->group, request->bytes);
+    if (request->reservation)
+        return spw__tier_alloc_charged(tier, request->bytes, request->align, grow, &request->block);
+    return spw__tier_alloc_aligned(tier, request->group, request->bytes, request->align, grow, &request->block);
 }
 
 /* One try over the tiers of the request, best first, but those that are barred. SPW_EAGAIN: no room anywhere. */
@@ -61,8 +76,7 @@ static int try_tiers(struct spw__request *request, enum spw__grow grow, uint32_t
             possible |= fits_empty(request, tier);
             continue;
         }
-        const int rc = spw__tier_alloc_aligned(at, request->group, request->bytes, request->align, grow,
-                                               &request->block);
+        const int rc = try_tier(request, at, grow);
         if (rc == SPW_OK || rc == SPW_ENOMETA)
             return rc;
         possible |= rc != SPW_ETOOBIG;
@@ -71,13 +85,21 @@ static int try_tiers(struct spw__request *request, enum spw__grow grow, uint32_t
     return possible ? SPW_EAGAIN : SPW_ETOOBIG;
 }
 
+/* Where a served request took what others wait for; what a reservation pays for was nobody else's. */
+static uint32_t taken_from(const struct spw__request *request)
+{
+    if (request->reservation)
+        return 0;
+    return SPW__CHANNEL(request->charge_only ? request->lowest : (spw_tier)request->block.tier);
+}
+
 static int attempt(struct spw__waiter *waiter)
 {
     struct spw__request *request = (struct spw__request *)(void *)waiter;
     const int rc = try_tiers(request, SPW__GROW_NOT, waiter->barred);
     waiter->what = request->failed == SPW_EFRAG ? SPW__WAIT_HOLE : SPW__WAIT_ROOM;
     if (rc == SPW_OK)
-        waiter->served = SPW__CHANNEL(request->block.tier);
+        waiter->served = taken_from(request);
     return rc;
 }
 
@@ -100,10 +122,19 @@ uint64_t spw__pressure_room(void *arg, unsigned channel)
 
 /* Tells the waiter what it needs. Of one key must be only requests of which a larger one never fits where a smaller one
  * does not: a stricter alignment may be all that is missing, so that each has a key of its own, a place in the group.
- * Small objects fit by what is left in the slabs of their size: nothing is said about them. */
+ * Small objects fit by what is left in the slabs of their size, and what a reservation pays for needs nothing of the
+ * budget: nothing is said about them. */
 static void set_needs(struct spw__request *request)
 {
     struct spw__waiter *waiter = &request->waiter;
+    if (request->reservation)
+        return;
+    if (request->charge_only) {
+        waiter->key = (const char *)request->group + KEY_OF_RESERVATIONS;
+        waiter->need[request->lowest] = request->bytes;
+        waiter->net_bytes = request->net_bytes;
+        return;
+    }
     waiter->key = (const char *)request->group + (request->align ? 1 + __builtin_ctzll(request->align) : 0);
     for (spw_tier tier = request->first; tier <= request->lowest; tier++) {
         const struct spw__tier *at = spw__tier_of(request->manager, tier);
@@ -118,17 +149,27 @@ struct demand {
     uint64_t enough; /* more bytes than this are not to be had: who comes later does not change what is to be done */
     uint32_t n_waiters;
     struct spw__hole_none none; /* what is known to have no window: those who lack it are left out */
-    uint64_t bytes;
-    uint64_t admission_bytes;  /* of it, of admissions */
-    uint64_t least_bytes;      /* of the smallest waiter: a pool that cannot hold it is of no use */
+    uint64_t bytes;            /* of memory */
+    uint64_t budget_bytes;     /* of the budget */
+    uint64_t admission_bytes;  /* of bytes, of admissions */
+    uint64_t admission_budget_bytes;
+    uint64_t least_bytes;      /* of the smallest waiter for memory: a pool that cannot hold it is of no use */
     uint64_t fragmented_bytes; /* of the oldest waiter that only lacks a hole */
     uint64_t fragmented_align;
     bool fragmented_admission;
     uint32_t route;            /* lowest place in the tier's route that a waiter can use */
     bool any;
+    bool anywhere;             /* somebody wants nothing but budget: a victim of any pool is of use */
     bool stuck;                /* somebody was left out */
     int complete_with;         /* when set: every waiter ends with it */
 };
+
+/* Who comes later may be left out: together they need more than there is. */
+static int go_on(struct demand *demand)
+{
+    const bool enough = demand->bytes > demand->enough || demand->budget_bytes > demand->enough;
+    return ++demand->n_waiters >= LOOK_WAITERS && enough ? SPW__VISIT_STOP : SPW_EAGAIN;
+}
 
 static int visit_demand(struct spw__waiter *waiter, void *arg)
 {
@@ -146,10 +187,18 @@ static int visit_demand(struct spw__waiter *waiter, void *arg)
         return SPW_EAGAIN;
     }
     const uint32_t route = spw__tier_first_route(demand->tier, request->bytes);
-    const uint64_t charge = spw__tier_charge(demand->tier, request->bytes);
-    demand->route = demand->any && demand->route < route ? demand->route : route;
-    demand->least_bytes = demand->any && demand->least_bytes < charge ? demand->least_bytes : charge;
+    const uint64_t charge = spw__request_charge(request, demand->tier);
     demand->any = true;
+    if (!request->reservation) {
+        demand->budget_bytes += charge;
+        demand->admission_budget_bytes += request->admission ? charge : 0;
+    }
+    if (request->charge_only) {
+        demand->anywhere = true;
+        return go_on(demand);
+    }
+    demand->route = demand->bytes && demand->route < route ? demand->route : route;
+    demand->least_bytes = demand->bytes && demand->least_bytes < charge ? demand->least_bytes : charge;
     demand->bytes += charge;
     demand->admission_bytes += request->admission ? charge : 0;
     if (request->failed == SPW_EFRAG && demand->fragmented_bytes == 0) {
@@ -157,7 +206,7 @@ static int visit_demand(struct spw__waiter *waiter, void *arg)
         demand->fragmented_align = request->align;
         demand->fragmented_admission = request->admission;
     }
-    return ++demand->n_waiters >= LOOK_WAITERS && demand->bytes > demand->enough ? SPW__VISIT_STOP : SPW_EAGAIN;
+    return go_on(demand);
 }
 
 /* All that the tier has free or will have: no waiters' supply is more. */
@@ -180,51 +229,57 @@ static struct demand look_locked(struct spw_manager *manager, struct spw__tier *
 }
 
 struct supply {
-    uint64_t free, leaving;
-    bool in_flight; /* some eviction is, of use or not */
+    uint64_t leaving; /* of the pools of use */
+    uint64_t memory;  /* free there, or leaving */
+    uint64_t budget;  /* free, or about to be: whatever leaves, of any pool, is charged to it */
+    uint64_t overbooked; /* beyond the budget: nobody gets anything before it is gone */
+    bool in_flight;   /* some eviction is, of use or not */
 };
 
-/* What the pools that the waiters can use have free, and will have when evictions in flight are done. What is scattered
- * over pools that hold none of the waiters counts for nothing. */
+/* What the pools that the waiters can use have free, and will have when evictions in flight are done; and what the
+ * budget has. Memory that is scattered over pools that hold none of the waiters counts for nothing. */
 static struct supply supply_of(struct spw_manager *manager, const struct demand *demand)
 {
     struct spw__tier *tier = demand->tier;
-    struct supply supply = {0, 0, false};
-    for (uint32_t at = demand->route; at < tier->n_pools; at++) {
+    const struct spw__gate *gate = &manager->root.gates[tier->tier];
+    const uint64_t budget = atomic_load(&gate->budget), committed = atomic_load(&gate->committed);
+    struct supply supply = {.budget = budget > committed ? budget - committed : 0,
+                            .overbooked = committed > budget ? committed - budget : 0};
+    for (uint32_t at = 0; at < tier->n_pools; at++) {
         const uint64_t leaving = atomic_load(&manager->victims[tier->tier][tier->route[at]].leaving_bytes);
-        const uint64_t free_bytes = spw__pool_free(&tier->pools[tier->route[at]]);
         supply.in_flight |= leaving != 0;
+        supply.budget += leaving;
+        if (at < demand->route)
+            continue;
+        const uint64_t free_bytes = spw__pool_free(&tier->pools[tier->route[at]]);
         if (free_bytes + leaving < demand->least_bytes)
             continue;
-        supply.free += free_bytes;
+        supply.memory += free_bytes + leaving;
         supply.leaving += leaving;
     }
-    const uint64_t budget_free = spw__gate_free(&manager->root.gates[tier->tier]);
-    if (supply.free > budget_free)
-        supply.free = budget_free;
     return supply;
 }
 
-/* The coldest item of the pools that are of use, counted as leaving from now on. Where the disk is full, and below the
- * tier is nothing but the disk, only clean items are of use: it is not asked once for every victim. */
-static bool pop_victim(struct spw_manager *manager, const struct demand *demand, struct spw__victim *victim)
+static bool covers(const struct supply *supply, uint64_t bytes, uint64_t budget_bytes)
 {
-    const struct spw__tier *tier = demand->tier;
+    return bytes <= supply->memory && (budget_bytes == 0 || budget_bytes + supply->overbooked <= supply->budget);
+}
+
+/* The coldest item of the pools of use, from that place in the route on. Where the disk is full, and below the tier is
+ * nothing but the disk, only clean items are of use: it is not asked once for every victim. */
+static bool pop_victim(struct spw_manager *manager, const struct spw__tier *tier, uint32_t route, uint64_t least_bytes,
+                       struct spw__victim *victim)
+{
     bool disk_next = true;
     for (spw_tier below = tier->tier + 1; below < SPW__MEMORY_TIERS; below++)
         disk_next &= !manager->tiers[below].present;
     for (int clean_only = 1; clean_only >= (victim->disk_full && disk_next ? 1 : 0); clean_only--)
-        for (uint32_t at = demand->route; at < tier->n_pools; at++) {
-            if (tier->pools[tier->route[at]].size < demand->least_bytes)
+        for (uint32_t at = route; at < tier->n_pools; at++) {
+            if (tier->pools[tier->route[at]].size < least_bytes)
                 continue;
             victim->queue = &manager->victims[tier->tier][tier->route[at]];
-            victim->item = spw__victims_pop(victim->queue, clean_only, spw__evict_claim);
-            if (!victim->item)
-                continue;
-            victim->tier = tier->tier;
-            victim->bytes = victim->item->bytes;
-            (void)atomic_fetch_add(&victim->queue->leaving_bytes, victim->bytes);
-            return true;
+            if (spw__victim_pop(tier, clean_only, victim))
+                return true;
         }
     return false;
 }
@@ -256,8 +311,8 @@ static enum choice choose_locked(struct spw_manager *manager, struct spw__tier *
     if (hole->active)
         return CHOSE_NOTHING; /* its window counts as taken until it ends, and then there is another look */
     const struct supply supply = supply_of(manager, &demand);
-    const uint64_t covered = supply.free + supply.leaving;
-    if (demand.bytes <= covered && demand.fragmented_bytes <= supply.leaving)
+    const bool covered = covers(&supply, demand.bytes, demand.budget_bytes);
+    if (covered && demand.fragmented_bytes <= supply.leaving)
         return CHOSE_NOTHING;
     if (demand.fragmented_bytes && supply.leaving == 0 && hole->tries < SPW__HOLE_TRIES_MAX) {
         *hole_demand = demand;
@@ -266,9 +321,13 @@ static enum choice choose_locked(struct spw_manager *manager, struct spw__tier *
     }
     victim->disk_full = pressure->failed && pressure->failure.code == SPW_ENOSPC;
     /* An admission's victim is one that the others would not need. */
-    victim->admission = demand.bytes > covered ? demand.bytes - demand.admission_bytes <= covered
-                                               : demand.fragmented_admission;
-    if (pop_victim(manager, &demand, victim))
+    victim->admission = covered ? demand.fragmented_admission
+                                : covers(&supply, demand.bytes - demand.admission_bytes,
+                                         demand.budget_bytes - demand.admission_budget_bytes);
+    if (pop_victim(manager, tier, demand.route, demand.least_bytes, victim))
+        return CHOSE_VICTIM;
+    if (demand.anywhere && demand.budget_bytes + supply.overbooked > supply.budget &&
+        pop_victim(manager, tier, 0, 0, victim))
         return CHOSE_VICTIM;
     /* Everything that could go was tried, nothing is on its way, and something could not be written. */
     if (pressure->failed && !supply.in_flight) {
@@ -336,87 +395,6 @@ void spw__pressure_note_failure(struct spw_manager *manager, spw_tier tier)
     spw__mutex_unlock(&pressure->lock);
 }
 
-/* The numbers of a refusal, for the detail of every error that leaves here. */
-static spw_error_info numbers(const struct spw__request *request)
-{
-    struct spw_manager *manager = request->manager;
-    struct spw__tier *tier = spw__tier_of(manager, request->lowest);
-    const struct spw__gate *gate = &request->group->gates[request->lowest];
-    const uint32_t route = spw__tier_first_route(tier, request->bytes);
-    return (spw_error_info){.place = SPW_PLACE(request->lowest, 0), .requested_bytes = request->bytes,
-                            .pool = route < tier->n_pools ? tier->route[route] : 0, .free_bytes = spw__gate_free(gate),
-                            .largest_free_bytes = spw__tier_largest_free_from(tier, route),
-                            .limit_bytes = atomic_load(&gate->budget)};
-}
-
-/* The pools of tier could hold the request, but its budget was lowered to less. */
-static int fail_budget(const struct spw__request *request, spw_tier tier)
-{
-    const struct spw__gate *gate = &request->group->gates[tier];
-    const spw_error_info info = {.place = SPW_PLACE(tier, 0), .requested_bytes = request->bytes,
-                                 .free_bytes = spw__gate_free(gate), .limit_bytes = atomic_load(&gate->budget),
-                                 .largest_free_bytes = spw__tier_largest_free(spw__tier_of(request->manager, tier))};
-    return spw__fail_info(&info, SPW_ETOOBIG, "a request of %llu bytes can never fit under the budget of %s, %llu "
-                                              "bytes: its pools could hold it; raise the budget with spw_set_budget",
-                          (unsigned long long)info.requested_bytes, spw_tier_name(tier),
-                          (unsigned long long)info.limit_bytes);
-}
-
-static int fail_request(const struct spw__request *request, int code)
-{
-    const spw_error_info info = numbers(request);
-    const char *tier = spw_tier_name(request->lowest);
-    struct spw__tier *at = spw__tier_of(request->manager, request->lowest);
-    const uint32_t route = spw__tier_first_route(at, request->bytes);
-    char where[224], holders[256];
-    (void)snprintf(where, sizeof where,
-                   "%llu bytes in %s%s, pool %u%s (budget %llu, free %llu; its pools: free %llu, largest hole %llu)",
-                   (unsigned long long)info.requested_bytes, tier, request->first < request->lowest ? " or above" : "",
-                   info.pool, route + 1 < at->n_pools ? " and up" : "", (unsigned long long)info.limit_bytes,
-                   (unsigned long long)info.free_bytes, (unsigned long long)spw__tier_free_from(at, route),
-                   (unsigned long long)info.largest_free_bytes);
-    switch (code) {
-    case SPW_ETOOBIG:
-        for (spw_tier tried = request->first; tried <= request->lowest; tried++)
-            if (request->bytes <= spw__tier_of(request->manager, tried)->largest_request)
-                return fail_budget(request, tried);
-        return spw__fail_info(&info, code, "a request of %s can never fit: no pool is that large or admits that size; "
-                                           "raise %s= or its pool limits", where, tier);
-    case SPW_ENOMETA: return spw__fail_info(&info, code, "no metadata memory for a request of %s; raise meta=", where);
-    case SPW_EAGAIN: return spw__fail_info(&info, code, "no room at once for %s", where);
-    case SPW_EFRAG:
-        return spw__fail_info(&info, code, "no hole for %s before the deadline: what lies between is mapped, unsealed "
-                                           "or raw; unmap or free it, or raise %s=", where, tier);
-    case SPW_ENOMEM:
-        spw__arbiter_describe(request->manager, request->lowest, holders, sizeof holders);
-        return spw__fail_info(&info, code,
-                              "no room for %s before the deadline: what lies there is mapped, not sealed or "
-                              "raw%s; held by %s; seal, unmap or release something, or raise %s=",
-                              where, request->manager->store ? "" : ", or there is no spill folder (disk=)", holders,
-                              tier);
-    case SPW_ERETRY:
-        return spw__fail_info(&info, code, "every task waits: give back what you can (seal, unmap, release), call "
-                                           "spw_task_wait_turn, and try again to get %s", where);
-    case SPW_ESPLIT:
-        return spw__fail_info(&info, code, "every task waits and has given back what it can: try again with a part of "
-                                           "%s", where);
-    case SPW_ECANCELED: return spw__fail_info(&info, code, "the wait for %s was cancelled", where);
-    default: return spw__fail_info(&info, code, "the wait for %s ended: %s", where, spw_strerror(code));
-    }
-}
-
-/* Spilling failed: the error of the write itself tells more than that a request was refused. */
-static int fail_spill(const struct spw__request *request, int code)
-{
-    struct spw__pressure *pressure = &request->manager->pressure[request->lowest];
-    spw__mutex_lock(&pressure->lock);
-    spw_error_info info = pressure->failure;
-    spw__mutex_unlock(&pressure->lock);
-    if (info.code != code)
-        return fail_request(request, code);
-    return spw__error_restore(&info);
-}
-
 /* What failed after the last requester had left is not held against the next one. */
 static void begin_round(struct spw_manager *manager, spw_tier tier)
 {
@@ -441,7 +419,7 @@ static int wait_for_room(struct spw__request *request, const spw_wait_options *w
     begin_round(manager, request->lowest);
     spw__wait_enqueue(&manager->waits, &request->waiter);
     for (spw_tier tier = request->first; tier <= request->lowest; tier++)
-        while (spw__pressure_grow(manager, tier, request)) { /* until it is enough for all who wait, or nothing is left */
+        while (spw__pressure_grow(manager, tier, request)) { /* until it is enough for all, or nothing is left */
         }
     spw__pressure_kick(manager, request->lowest);
     spw__core_count(manager, SPW__CORE_WAITS, 1);
@@ -455,46 +433,59 @@ static int wait_for_room(struct spw__request *request, const spw_wait_options *w
     return rc;
 }
 
-/* Turns what ended a request into the error of the call, with its detail. */
-static int conclude(const struct spw__request *request, int rc)
+/* What a reservation pays for a request, which has one tier then. */
+static uint64_t paid_bytes(const struct spw__request *request)
 {
-    if (rc == SPW_OK)
-        return SPW_OK;
-    if (request->spill_failed)
-        return fail_spill(request, rc);
-    if (rc == SPW_ETIMEDOUT) {
-        spw__core_count(request->manager, SPW__CORE_WAIT_TIMEOUTS, 1);
-        rc = request->failed == SPW_EFRAG ? SPW_EFRAG : SPW_ENOMEM;
+    return spw__request_charge(request, spw__tier_of(request->manager, request->lowest));
+}
+
+/* The reservation that pays for a request has its bytes back, or has spent them. */
+static int settle(const struct spw__request *request, int rc)
+{
+    if (request->reservation)
+        spw__reservation_settle(request->reservation, paid_bytes(request), rc == SPW_OK);
+    return rc;
+}
+
+static int try_at_once(struct spw__request *request)
+{
+    struct spw__waitset *waits = &request->manager->waits;
+    const enum spw__grow grow = request->nowait ? SPW__GROW_ALONE : SPW__GROW_FREELY;
+    const uint32_t channels = channels_of(request);
+    /* What it was promised before is left to nobody. */
+    const uint32_t heeded = request->reservation ? 0 : channels;
+    int rc = SPW_EAGAIN;
+    /* Those who wait already go first, unless the caller cannot wait at all; and even then one that waited for long. */
+    if (request->nowait || request->reservation || !spw__waitset_busy(waits, channels)) {
+        rc = try_tiers(request, grow, spw__waitset_barred_of(waits, heeded));
+        if (rc == SPW_EAGAIN && spw__parked_sweep(request->manager))
+            rc = try_tiers(request, grow, spw__waitset_barred_of(waits, heeded));
+        if (rc == SPW_EAGAIN)
+            spw__waitset_retry(waits, channels);
     }
-    return fail_request(request, rc);
+    if (rc == SPW_EAGAIN && !spw__request_possible(request)) /* it may be barred from every attempt */
+        rc = SPW_ETOOBIG;
+    if (rc == SPW_OK)
+        spw__waitset_granted(waits, taken_from(request));
+    if (rc == SPW_OK && !request->charge_only) { /* a pool may have grown for it: who found it busy looks again */
+        spw__waitset_retry(waits, channels);
+        spw__pressure_kick(request->manager, SPW_TIER_HOST);
+    }
+    return rc;
 }
 
 static int run(struct spw__request *request, const spw_wait_options *wait)
 {
-    struct spw_manager *manager = request->manager;
-    const enum spw__grow grow = request->nowait ? SPW__GROW_ALONE : SPW__GROW_FREELY;
-    const uint32_t channels = channels_of(request);
-    int rc = SPW_EAGAIN;
-    /* Those who wait already go first, unless the caller cannot wait at all; and even then one that waited for long. */
-    if (request->nowait || !spw__waitset_busy(&manager->waits, channels)) {
-        rc = try_tiers(request, grow, spw__waitset_barred_of(&manager->waits, channels));
-        if (rc == SPW_EAGAIN && spw__parked_sweep(manager))
-            rc = try_tiers(request, grow, spw__waitset_barred_of(&manager->waits, channels));
-        if (rc == SPW_EAGAIN)
-            spw__waitset_retry(&manager->waits, channels);
-    }
-    if (rc == SPW_EAGAIN && !spw__request_possible(request)) /* it may be barred from every attempt */
-        rc = SPW_ETOOBIG;
-    if (rc == SPW_OK) { /* a pool may have grown for it: who found that pool busy meanwhile looks again */
-        spw__waitset_granted(&manager->waits, SPW__CHANNEL(request->block.tier));
-        spw__waitset_retry(&manager->waits, channels);
-        spw__pressure_kick(manager, SPW_TIER_HOST);
-    }
+    struct spw__waitset *waits = &request->manager->waits;
+    int rc = request->reservation ? spw__reservation_spend(request->reservation, paid_bytes(request)) : SPW_OK;
+    if (rc != SPW_OK)
+        return rc;
+    rc = try_at_once(request);
     if (rc != SPW_EAGAIN || request->nowait)
-        return conclude(request, rc);
-    spw__waitset_enter(&manager->waits);
-    rc = conclude(request, wait_for_room(request, wait));
-    spw__waitset_leave(&manager->waits);
+        return settle(request, spw__request_conclude(request, rc));
+    spw__waitset_enter(waits);
+    rc = settle(request, spw__request_conclude(request, wait_for_room(request, wait)));
+    spw__waitset_leave(waits);
     return rc;
 }
 

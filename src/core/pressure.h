@@ -3,8 +3,10 @@
  *     try -> (no room) -> drop clean copies -> spill the deficit, coldest first -> wait for it, oldest waiter first
  *         -> granted | SPW_ENOMEM or SPW_EFRAG at the deadline | SPW_ENOSPC or SPW_EIO when nothing can be spilled
  *
- * A request is a waiter whose attempt allocates: whoever frees memory serves it. Nothing evicts but pump, one thread
- * per tier at a time, which counts what is leaving already: victims are never more than the deficit plus one piece.
+ * A request is a waiter whose attempt allocates: whoever frees memory serves it. It lacks two things, bytes of the
+ * budget and memory; a reservation wants the former alone, an allocation under one the latter alone. Nothing evicts but
+ * pump, one thread per tier at a time, which counts what is leaving already: victims are never more than the deficit
+ * plus one piece.
  */
 #ifndef SPW_CORE_PRESSURE_H
 #define SPW_CORE_PRESSURE_H
@@ -12,6 +14,7 @@
 #include "pool/base/wait.h"
 #include "pool/tier.h"
 
+#include <spillway/reserve.h>
 #include <spillway/wait.h>
 
 struct spw_manager;
@@ -25,12 +28,22 @@ struct spw__request {
     uint64_t align; /* of the address: a power of two up to SPW__ALIGN_MAX; 0: what disks ask for */
     bool nowait;
     bool admission; /* nothing may go from device to pinned_host for it */
+    int64_t net_bytes; /* of a reservation: what memory in use grows by in the end */
+    bool charge_only; /* a reservation: it wants bytes of the budget, and no memory */
+    spw_reservation *reservation; /* pays for it: it wants memory, and nothing of the budget. NULL: group is charged */
     bool spill_failed;      /* guarded by the wait lock once enqueued: it ended because nothing more could be spilled */
     int failed;             /* guarded by the wait lock once enqueued: why the last attempt at lowest did not succeed */
     struct spw__block block; /* out */
 };
 
-/* Blocks as wait says. On success request->block is the caller's. On error the thread's detail is set. */
+/* Bytes that the request is charged in tier. */
+static inline uint64_t spw__request_charge(const struct spw__request *request, const struct spw__tier *tier)
+{
+    return request->charge_only ? request->bytes : spw__tier_charge(tier, request->bytes);
+}
+
+/* Blocks as wait says. On success request->block is the caller's; what a reservation paid for names no group yet (see
+ * reserve.h). On error the thread's detail is set, and a reservation has its bytes back. */
 int spw__request_run(struct spw__request *request, const spw_wait_options *wait);
 
 /* False: it can never fit, as budgets are now, whatever is freed. */

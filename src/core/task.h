@@ -27,6 +27,7 @@ struct spw__lacked {
     uint64_t bytes; /* 0: nothing that freed memory would help with */
     uint64_t charge;
     spw_tier tier;
+    bool in_one; /* memory, not only a promise of it */
 };
 
 struct spw_task {

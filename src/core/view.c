@@ -48,6 +48,9 @@ int spw_map(spw_buffer *buffer, spw_place place, uint32_t flags, const spw_map_o
     options = &taken;
     if (rc == SPW_OK)
         rc = spw__check_wait(buffer->manager, &options->wait);
+    if (rc == SPW_OK)
+        rc = spw__reservation_check(options->reservation, buffer->manager, SPW_PLACE_TIER(place), SPW_PLACE_TIER(place),
+                                     "spw_map");
     if (view)
         *view = (spw_view){.data = NULL};
     if (rc == SPW_OK)

@@ -19,6 +19,8 @@ static void fill_gate(spw_tier_stats *stats, const struct spw__gate *gate)
     stats->budget_bytes = atomic_load(&gate->budget);
     stats->committed_bytes = atomic_load(&gate->committed);
     stats->peak_bytes = atomic_load(&gate->peak);
+    stats->overbooked_bytes =
+        stats->committed_bytes > stats->budget_bytes ? stats->committed_bytes - stats->budget_bytes : 0;
     stats->free_bytes =
         stats->budget_bytes > stats->committed_bytes ? stats->budget_bytes - stats->committed_bytes : 0;
 }
@@ -41,6 +43,9 @@ static void fill_memory_tier(spw_manager *manager, spw_tier tier, spw_tier_stats
     stats->drop_bytes = sum(manager, SPW__CORE_DROP_BYTES + (unsigned)tier);
     stats->holes = sum(manager, SPW__CORE_HOLES + (unsigned)tier);
     stats->hole_bytes = sum(manager, SPW__CORE_HOLE_BYTES + (unsigned)tier);
+    stats->reserved_bytes = spw__reservations_look(manager, tier).bytes;
+    stats->overbooks = sum(manager, SPW__CORE_OVERBOOKS + (unsigned)tier);
+    stats->overbook_bytes = sum(manager, SPW__CORE_OVERBOOK_BYTES + (unsigned)tier);
     const struct spw__raw_usage raw = spw__raw_usage(&manager->raw, tier);
     stats->raw_bytes = raw.live_bytes;
     stats->raw_peak_bytes = raw.peak_bytes;

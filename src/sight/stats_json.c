@@ -8,7 +8,8 @@ static void tier_json(const spw_tier_stats *tier, const char *name, const char *
               "\"largest_free_bytes\":%llu,\"allocs\":%llu,\"alloc_bytes\":%llu,\"admits\":%llu,\"admit_bytes\":%llu,"
               "\"fallback_allocs\":%llu,\"fail_budget\":%llu,\"fail_fragmented\":%llu,\"spill_bytes\":%llu,"
               "\"drop_bytes\":%llu,\"raw_bytes\":%llu,\"raw_peak_bytes\":%llu,\"raw_allocs\":%llu,"
-              "\"holes\":%llu,\"hole_bytes\":%llu}",
+              "\"holes\":%llu,\"hole_bytes\":%llu,\"reserved_bytes\":%llu,\"overbooked_bytes\":%llu,"
+              "\"overbooks\":%llu,\"overbook_bytes\":%llu}",
               separator, name, (unsigned long long)tier->budget_bytes, (unsigned long long)tier->committed_bytes,
               (unsigned long long)tier->peak_bytes, (unsigned long long)tier->free_bytes,
               (unsigned long long)tier->largest_free_bytes, (unsigned long long)tier->allocs,
@@ -18,7 +19,9 @@ static void tier_json(const spw_tier_stats *tier, const char *name, const char *
               (unsigned long long)tier->spill_bytes, (unsigned long long)tier->drop_bytes,
               (unsigned long long)tier->raw_bytes, (unsigned long long)tier->raw_peak_bytes,
               (unsigned long long)tier->raw_allocs, (unsigned long long)tier->holes,
-              (unsigned long long)tier->hole_bytes);
+              (unsigned long long)tier->hole_bytes, (unsigned long long)tier->reserved_bytes,
+              (unsigned long long)tier->overbooked_bytes, (unsigned long long)tier->overbooks,
+              (unsigned long long)tier->overbook_bytes);
 }
 
 static void edges_json(const spw_stats *stats, struct spw__out *out)

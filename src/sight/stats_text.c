@@ -34,6 +34,18 @@ static void tiers_text(const spw_stats *stats, struct spw__out *out)
     }
 }
 
+/* Only tiers that have something to show. */
+static void reservations_text(const spw_stats *stats, struct spw__out *out)
+{
+    for (unsigned tier = 0; tier < SPW_TIER_COUNT; tier++) {
+        const spw_tier_stats *at = &stats->tiers[tier];
+        if (at->reserved_bytes || at->overbooks || at->overbooked_bytes)
+            spw__outf(out, "%s: %s reserved; overbooked now %s, %llu times by %s in all\n",
+                      spw_tier_name((spw_tier)tier), human(at->reserved_bytes).text, human(at->overbooked_bytes).text,
+                      (unsigned long long)at->overbooks, human(at->overbook_bytes).text);
+    }
+}
+
 static void edges_text(const spw_stats *stats, struct spw__out *out)
 {
     spw__outf(out, "\n%-32s %10s %11s %13s\n", "edge", "copies", "bytes", "time summed");
@@ -53,6 +65,7 @@ static void edges_text(const spw_stats *stats, struct spw__out *out)
 void spw__stats_text(const spw_stats *stats, struct spw__out *out)
 {
     tiers_text(stats, out);
+    reservations_text(stats, out);
     edges_text(stats, out);
     spw__outf(out, "\ndisk: %s written, %s read, %s allocated (%s%s)\n", human(stats->disk_written_bytes).text,
               human(stats->disk_read_bytes).text, human(stats->disk_allocated_bytes).text,

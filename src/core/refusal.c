@@ -1,0 +1,134 @@
+/* What a refused request is told. Neighbours: pressure.c decides, this says. */
+#include "src/core/refusal.h"
+
+#include <stdio.h>
+
+#include "pool/base/error.h"
+#include "src/core/arbiter.h"
+#include "src/core/manager.h"
+#include "src/core/reserve.h"
+
+#define GIVE_BACK                                                                                                      \
+    "every task waits: give back what you can (seal, unmap, release), call spw_task_wait_turn, and try again to get %s"
+#define TAKE_LESS "every task waits and has given back what it can: try again with a part of %s"
+
+/* The numbers of a refusal, for the detail of every error that leaves here. */
+static spw_error_info numbers(const struct spw__request *request)
+{
+    struct spw_manager *manager = request->manager;
+    struct spw__tier *tier = spw__tier_of(manager, request->lowest);
+    const struct spw__gate *gate = &request->group->gates[request->lowest];
+    const uint32_t route = spw__tier_first_route(tier, request->bytes);
+    return (spw_error_info){.place = SPW_PLACE(request->lowest, 0), .requested_bytes = request->bytes,
+                            .pool = route < tier->n_pools ? tier->route[route] : 0, .free_bytes = spw__gate_free(gate),
+                            .largest_free_bytes = spw__tier_largest_free_from(tier, route),
+                            .limit_bytes = atomic_load(&gate->budget)};
+}
+
+/* The pools of tier could hold the request, but its budget was lowered to less. */
+static int fail_budget(const struct spw__request *request, spw_tier tier)
+{
+    const struct spw__gate *gate = &request->group->gates[tier];
+    const spw_error_info info = {.place = SPW_PLACE(tier, 0), .requested_bytes = request->bytes,
+                                 .free_bytes = spw__gate_free(gate), .limit_bytes = atomic_load(&gate->budget),
+                                 .largest_free_bytes = spw__tier_largest_free(spw__tier_of(request->manager, tier))};
+    return spw__fail_info(&info, SPW_ETOOBIG, "a request of %llu bytes can never fit under the budget of %s, %llu "
+                                              "bytes: its pools could hold it; raise the budget with spw_set_budget",
+                          (unsigned long long)info.requested_bytes, spw_tier_name(tier),
+                          (unsigned long long)info.limit_bytes);
+}
+
+/* A reservation wants no memory, and there is no hole to speak of. */
+static int refuse_reservation(const struct spw__request *request, int code)
+{
+    const char *tier = spw_tier_name(request->lowest);
+    spw_error_info info = numbers(request);
+    char what[160], holders[256];
+    info.largest_free_bytes = 0;
+    (void)snprintf(what, sizeof what, "a reservation of %llu bytes of %s (budget %llu, free %llu)",
+                   (unsigned long long)info.requested_bytes, tier, (unsigned long long)info.limit_bytes,
+                   (unsigned long long)info.free_bytes);
+    switch (code) {
+    case SPW_ETOOBIG:
+        return spw__fail_info(&info, code, "%s can never be granted%s; raise the budget with spw_set_budget, or %s=",
+                              what, spw__tier_of(request->manager, request->lowest)->set_aside
+                                        ? ": a part of the budget is set aside for staging" : "", tier);
+    case SPW_EAGAIN: return spw__fail_info(&info, code, "no room at once for %s", what);
+    case SPW_ERETRY: return spw__fail_info(&info, code, GIVE_BACK, what);
+    case SPW_ESPLIT: return spw__fail_info(&info, code, TAKE_LESS, what);
+    case SPW_ENOMEM:
+        spw__arbiter_describe(request->manager, request->lowest, holders, sizeof holders);
+        return spw__fail_info(&info, code, "no room for %s before the deadline: what is committed there is reserved "
+                                           "(%llu), mapped, not sealed or raw%s; held by %s; seal, unmap or release "
+                                           "something, or raise %s=", what,
+                              (unsigned long long)spw__reservations_look(request->manager, request->lowest).bytes,
+                              request->manager->store ? "" : ", or there is no spill folder (disk=)", holders, tier);
+    default: return spw__fail_info(&info, code, "the wait for %s ended: %s", what, spw_strerror(code));
+    }
+}
+
+static int refuse(const struct spw__request *request, int code)
+{
+    const spw_error_info info = numbers(request);
+    const char *tier = spw_tier_name(request->lowest);
+    struct spw__tier *at = spw__tier_of(request->manager, request->lowest);
+    const uint32_t route = spw__tier_first_route(at, request->bytes);
+    char where[224], holders[256];
+    if (request->charge_only)
+        return refuse_reservation(request, code);
+    (void)snprintf(where, sizeof where,
+                   "%llu bytes in %s%s, pool %u%s (budget %llu, free %llu; its pools: free %llu, largest hole %llu)",
+                   (unsigned long long)info.requested_bytes, tier, request->first < request->lowest ? " or above" : "",
+                   info.pool, route + 1 < at->n_pools ? " and up" : "", (unsigned long long)info.limit_bytes,
+                   (unsigned long long)info.free_bytes, (unsigned long long)spw__tier_free_from(at, route),
+                   (unsigned long long)info.largest_free_bytes);
+    switch (code) {
+    case SPW_ETOOBIG:
+        for (spw_tier tried = request->first; tried <= request->lowest; tried++)
+            if (request->bytes <= spw__tier_of(request->manager, tried)->largest_request)
+                return fail_budget(request, tried);
+        return spw__fail_info(&info, code, "a request of %s can never fit: no pool is that large or admits that size; "
+                                           "raise %s= or its pool limits", where, tier);
+    case SPW_ENOMETA: return spw__fail_info(&info, code, "no metadata memory for a request of %s; raise meta=", where);
+    case SPW_EAGAIN: return spw__fail_info(&info, code, "no room at once for %s", where);
+    case SPW_ERETRY: return spw__fail_info(&info, code, GIVE_BACK, where);
+    case SPW_ESPLIT: return spw__fail_info(&info, code, TAKE_LESS, where);
+    case SPW_EFRAG:
+        return spw__fail_info(&info, code, "no hole for %s before the deadline: what lies between is mapped, unsealed "
+                                           "or raw; unmap or free it, or raise %s=", where, tier);
+    case SPW_ENOMEM:
+        spw__arbiter_describe(request->manager, request->lowest, holders, sizeof holders);
+        return spw__fail_info(&info, code,
+                              "no room for %s before the deadline: what lies there is mapped, not sealed or "
+                              "raw%s; held by %s; seal, unmap or release something, or raise %s=",
+                              where, request->manager->store ? "" : ", or there is no spill folder (disk=)", holders,
+                              tier);
+    case SPW_ECANCELED: return spw__fail_info(&info, code, "the wait for %s was cancelled", where);
+    default: return spw__fail_info(&info, code, "the wait for %s ended: %s", where, spw_strerror(code));
+    }
+}
+
+/* Spilling failed: the error of the write itself tells more than that a request was refused. */
+static int fail_spill(const struct spw__request *request, int code)
+{
+    struct spw__pressure *pressure = &request->manager->pressure[request->lowest];
+    spw__mutex_lock(&pressure->lock);
+    spw_error_info info = pressure->failure;
+    spw__mutex_unlock(&pressure->lock);
+    if (info.code != code)
+        return refuse(request, code);
+    return spw__error_restore(&info);
+}
+
+int spw__request_conclude(const struct spw__request *request, int rc)
+{
+    if (rc == SPW_OK)
+        return SPW_OK;
+    if (request->spill_failed)
+        return fail_spill(request, rc);
+    if (rc == SPW_ETIMEDOUT) {
+        spw__core_count(request->manager, SPW__CORE_WAIT_TIMEOUTS, 1);
+        rc = request->failed == SPW_EFRAG ? SPW_EFRAG : SPW_ENOMEM;
+    }
+    return refuse(request, rc);
+}
