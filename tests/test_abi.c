@@ -18,7 +18,9 @@ NO_PADDING_BEHIND(spw_alloc_options, reservation);
 NO_PADDING_BEHIND(spw_map_options, reservation);
 NO_PADDING_BEHIND(spw_pool_options, reservation);
 NO_PADDING_BEHIND(spw_reserve_options, wait);
-NO_PADDING_BEHIND(spw_stats, meta_resident_bytes);
+NO_PADDING_BEHIND(spw_stats, splits);
+NO_PADDING_BEHIND(spw_task_options, reserved);
+NO_PADDING_BEHIND(spw_task_usage, splits);
 
 /* Of a library that has seen two versions. */
 struct known {

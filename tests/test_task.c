@@ -97,7 +97,7 @@ static void await_blocked(spw_task *task, uint32_t n)
 {
     for (;;) {
         spw__mutex_lock(&manager->waits.lock);
-        const uint32_t blocked = task->turn ? 0 : task->blocked;
+        const uint32_t blocked = task->turns ? 0 : task->blocked;
         spw__mutex_unlock(&manager->waits.lock);
         if (blocked == n)
             return;
@@ -109,7 +109,7 @@ static void await_parked(spw_task *task)
 {
     for (;;) {
         spw__mutex_lock(&manager->waits.lock);
-        const bool parked = task->turn && task->blocked;
+        const bool parked = task->turns && task->blocked;
         spw__mutex_unlock(&manager->waits.lock);
         if (parked)
             return;
@@ -199,7 +199,7 @@ START_TEST(who_was_asked_stays_parked_until_another_task_finishes)
     must_release(small);
     must_release(more);
     await_parked(low.task); /* something was freed, but less than it lacks */
-    ck_assert_ptr_nonnull(low.task->turn);
+    ck_assert_ptr_nonnull(low.task->turns);
     end_task(third);
     await_blocked(low.task, 1); /* it tried again, and waits for room, since main runs */
     must_release(held);

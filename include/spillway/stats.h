@@ -70,11 +70,14 @@ typedef struct spw_stats {
     uint32_t io_is_uring;        /* 1: io_uring; 0: threads, or no disk tier */
     uint32_t io_is_direct;       /* 1: every spill folder takes O_DIRECT */
     uint64_t meta_resident_bytes; /* what jemalloc holds for metadata; 0: metadata is of the process's malloc */
+    uint64_t tasks;              /* live */
+    uint64_t retries;            /* waits that ended with SPW_ERETRY */
+    uint64_t splits;             /* waits that ended with SPW_ESPLIT */
 } spw_stats;
 
 /* Initialiser of a spw_stats: everything 0 but struct_size. */
 #ifdef __cplusplus
-#  define SPW_STATS_INIT spw_stats{sizeof(spw_stats), {}, {}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#  define SPW_STATS_INIT spw_stats{sizeof(spw_stats), {}, {}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 #else
 #  define SPW_STATS_INIT (spw_stats){.struct_size = sizeof(spw_stats)}
 #endif

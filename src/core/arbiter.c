@@ -11,7 +11,17 @@
 
 static bool is_parked(const struct spw_task *task)
 {
-    return task->turn != NULL;
+    for (const struct spw__turn *turn = task->turns; turn; turn = turn->next)
+        if (turn->waiter.waiting) /* else it is about to wait, or was woken */
+            return true;
+    return false;
+}
+
+static void wake_locked(struct spw_manager *manager, struct spw_task *task)
+{
+    for (struct spw__turn *turn = task->turns; turn; turn = turn->next)
+        if (turn->waiter.waiting)
+            spw__wait_finish_locked(&manager->waits, &turn->waiter, SPW_OK);
 }
 
 /* True when a should rather give way than b. */
@@ -121,7 +131,7 @@ void spw__arbiter_give_turn_locked(struct spw_manager *manager)
 {
     struct spw_task *task = most_important_parked_locked(&manager->arbiter);
     if (task)
-        spw__wait_finish_locked(&manager->waits, task->turn, SPW_OK);
+        wake_locked(manager, task);
 }
 
 /* True when nothing will happen by itself. */
@@ -193,7 +203,7 @@ void spw__arbiter_wake_satisfied(struct spw_manager *manager)
         if (is_parked(task) && (!best || gives_way(best, task)) && is_satisfied_locked(manager, task))
             best = task;
     if (best)
-        spw__wait_finish_locked(&manager->waits, best->turn, SPW_OK);
+        wake_locked(manager, best);
     spw__wait_settle_unlock(&manager->waits);
 }
 

@@ -287,29 +287,42 @@ static uint64_t patience_ns(uint32_t asks)
     return asks < 2 ? 0 : UINT64_C(1000) << (asks < 16 ? asks - 2 : 14);
 }
 
+static void list_turn(spw_task *task, struct spw__turn *turn, uint64_t patient_until_ns)
+{
+    spw__mutex_lock(&task->manager->waits.lock);
+    turn->next = task->turns;
+    task->turns = turn;
+    task->patient_until_ns = patient_until_ns;
+    (void)atomic_fetch_add(&task->manager->arbiter.n_parked, 1);
+    spw__mutex_unlock(&task->manager->waits.lock);
+}
+
+static void unlist_turn(spw_task *task, struct spw__turn *turn)
+{
+    spw__mutex_lock(&task->manager->waits.lock);
+    struct spw__turn **link = &task->turns;
+    while (*link != turn)
+        link = &(*link)->next;
+    *link = turn->next;
+    (void)atomic_fetch_sub(&task->manager->arbiter.n_parked, 1);
+    spw__mutex_unlock(&task->manager->waits.lock);
+}
+
 /* Parks the task until its turn, its deadline, or the end of its patience, when it has not been satisfied meanwhile. */
 static int park(spw_task *task, const spw_wait_options *wait, uint64_t deadline_ns)
 {
     spw_manager *manager = task->manager;
-    struct spw__waitset *waits = &manager->waits;
     const uint64_t patient_until_ns = spw__clock_now_ns(manager->env.clock) + patience_ns(atomic_load(&task->asks));
     for (;;) {
         const bool patient = patient_until_ns < deadline_ns && spw__clock_now_ns(manager->env.clock) < patient_until_ns;
-        struct spw__waiter waiter = {.object = &task->turn, .channels = SPW__CHANNEL_OBJECT, .task = task,
-                                     .what = SPW__WAIT_TURN, .cancel = wait ? wait->cancel : NULL,
-                                     .deadline_ns = patient ? patient_until_ns : deadline_ns};
-        spw__mutex_lock(&waits->lock);
-        task->turn = &waiter;
-        task->patient_until_ns = patient_until_ns;
-        spw__mutex_unlock(&waits->lock);
-        (void)atomic_fetch_add(&manager->arbiter.n_parked, 1);
-        spw__wait_enqueue(waits, &waiter);
+        struct spw__turn turn = {.waiter = {.object = &task->turns, .channels = SPW__CHANNEL_OBJECT, .task = task,
+                                            .what = SPW__WAIT_TURN, .cancel = wait->cancel,
+                                            .deadline_ns = patient ? patient_until_ns : deadline_ns}};
+        list_turn(task, &turn, patient_until_ns);
+        spw__wait_enqueue(&manager->waits, &turn.waiter);
         spw__arbiter_wake_satisfied(manager);
-        const int rc = spw__wait_block(waits, &waiter);
-        spw__mutex_lock(&waits->lock);
-        task->turn = NULL;
-        spw__mutex_unlock(&waits->lock);
-        (void)atomic_fetch_sub(&manager->arbiter.n_parked, 1);
+        const int rc = spw__wait_block(&manager->waits, &turn.waiter);
+        unlist_turn(task, &turn);
         if (rc != SPW_ETIMEDOUT || !patient)
             return rc;
     }

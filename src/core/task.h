@@ -30,6 +30,12 @@ struct spw__lacked {
     bool in_one; /* memory, not only a promise of it */
 };
 
+/* A thread in spw_task_wait_turn. */
+struct spw__turn {
+    struct spw__waiter waiter; /* first */
+    struct spw__turn *next;    /* guarded by the wait lock */
+};
+
 struct spw_task {
     struct spw__group node; /* first; its parent is the task's group */
     _Atomic uint64_t magic; /* atomic */
@@ -47,7 +53,7 @@ struct spw_task {
     uint32_t attached, blocked;   /* threads that work for it; those of them that wait, and waits of others */
     bool running;                 /* attached > blocked: counted by the arbiter */
     struct spw__lacked lacked;
-    struct spw__waiter *turn;     /* in spw_task_wait_turn; NULL: not parked */
+    struct spw__turn *turns;      /* of threads in spw_task_wait_turn */
     uint64_t patient_until_ns;    /* mere room does not end its wait before that */
     const char *outside;          /* what a thread of it waits for outside; NULL: nothing */
 };

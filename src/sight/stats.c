@@ -64,7 +64,7 @@ static void fill_edges(spw_manager *manager, spw_stats *stats)
 
 int spw_stats_snapshot(spw_manager *manager, spw_stats *out)
 {
-    if (!manager || !out || out->struct_size < SPW__SIZED_FIRST(spw_stats, meta_resident_bytes))
+    if (!manager || !out || out->struct_size < SPW__SIZED_FIRST(spw_stats, splits))
         return spw__fail(SPW_EINVAL, "spw_stats_snapshot: manager or stats is NULL, or stats->struct_size is %zu, not "
                                      "%zu; use SPW_STATS_INIT", out ? out->struct_size : 0, sizeof *out);
     const int rc = spw__check_process(manager);
@@ -92,6 +92,9 @@ int spw_stats_snapshot(spw_manager *manager, spw_stats *out)
     stats->io_is_uring = manager->store && spw__mover_io_is_uring(manager->mover);
     stats->io_is_direct = manager->store && spw__store_is_direct(manager->store);
     stats->meta_resident_bytes = spw__meta_resident_bytes(&manager->meta);
+    stats->tasks = atomic_load(&manager->arbiter.n_tasks);
+    stats->retries = sum(manager, SPW__CORE_RETRIES);
+    stats->splits = sum(manager, SPW__CORE_SPLITS);
     /* Never beyond what either side knows: the caller's size is kept, and so is what a newer header has behind it. */
     stats->struct_size = out->struct_size;
     memcpy(out, stats, stats->struct_size < sizeof *stats ? stats->struct_size : sizeof *stats);

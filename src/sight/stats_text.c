@@ -74,6 +74,10 @@ void spw__stats_text(const spw_stats *stats, struct spw__out *out)
               (unsigned long long)stats->waits, (double)stats->wait_ns / 1e9, (unsigned long long)stats->wait_timeouts,
               (unsigned long long)stats->spill_failures, (unsigned long long)stats->corrupt_pieces,
               (unsigned long long)stats->buffers);
+    if (stats->tasks || stats->retries || stats->splits)
+        spw__outf(out, "tasks: %llu; asked to give back %llu times, to take less %llu times\n",
+                  (unsigned long long)stats->tasks, (unsigned long long)stats->retries,
+                  (unsigned long long)stats->splits);
     if (stats->meta_resident_bytes)
         spw__outf(out, "metadata: an arena of jemalloc with %s resident\n", human(stats->meta_resident_bytes).text);
 }

@@ -1,0 +1,262 @@
+/* Tasks that want more than there is, at random: whatever they do, they all come to their end by giving back when they
+ * are asked to and taking less when they are told to, and every counter is zero then. No wait runs into its deadline.
+ *
+ * usage: monte_carlo [FIRST COUNT]. Seeds FIRST to FIRST + COUNT - 1; without arguments 40 of them. A failure prints
+ * its seed and specification. Each task has a thread of its own, now and then two.
+ */
+#include "tests/manager_fixture.h"
+
+enum { TASKS_MAX = 6, THREADS_MAX = 2 * TASKS_MAX, HELD_MAX = 8, STEPS = 60 };
+
+static const char *const specs[] = {
+    "device=512K; pinned=576K; host=1M; staging=64K; piece=64K; disk=%s:64M; driver=sim",
+    "pinned=512K; host=576K; staging=32K; piece=32K; disk=%s:64M; threads=0",
+    "host=1M,256K:16K; staging=64K; piece=64K; disk=%s:64M; io=threads",
+    "device=1M; host=1M; piece=64K; driver=sim", /* no disk: what is full is full */
+};
+enum { SPECS = sizeof specs / sizeof specs[0] };
+
+static const char *spec_now;
+static unsigned seed_now;
+
+#define MUST(condition)                                                                                                \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            (void)fprintf(stderr, "%s:%d: %s (seed %u, \"%s\"): %s\n", __FILE__, __LINE__, #condition, seed_now,       \
+                          spec_now, spw_error_detail()->message);                                                      \
+            abort();                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+/* What a thread has. */
+struct held {
+    enum { NOTHING, BUFFER, RAW, PROMISE } kind;
+    spw_buffer *buffer;
+    spw_view view;
+    bool mapped, sealed;
+    spw_block block;
+    spw_reservation *promise;
+};
+
+struct worker {
+    uint64_t state;
+    spw_task *task;
+    pthread_t thread;
+    struct held held[HELD_MAX];
+    unsigned asked, refused;
+};
+
+static unsigned below(struct worker *worker, unsigned n)
+{
+    worker->state ^= worker->state << 13;
+    worker->state ^= worker->state >> 7;
+    worker->state ^= worker->state << 17;
+    return (unsigned)((worker->state >> 20) % n);
+}
+
+/* Mostly small, now and then most of a tier. */
+static size_t skewed(struct worker *worker)
+{
+    const size_t bytes = (size_t)1 << (8 + below(worker, 8) + below(worker, 4));
+    return bytes + below(worker, (unsigned)bytes / 2);
+}
+
+static spw_place some_place(struct worker *worker)
+{
+    spw_tier tier;
+    do
+        tier = (spw_tier)below(worker, SPW__MEMORY_TIERS);
+    while (!manager->tiers[tier].present);
+    return SPW_PLACE(tier, 0);
+}
+
+static void drop(struct held *held)
+{
+    if (held->mapped)
+        MUST(spw_unmap(held->buffer, &held->view, NULL) == SPW_OK);
+    MUST(spw_buffer_release(held->buffer) == SPW_OK);
+    MUST(spw_pool_free(manager, &held->block, NULL) == SPW_OK);
+    MUST(spw_reservation_release(held->promise) == SPW_OK);
+    *held = (struct held){.kind = NOTHING};
+}
+
+/* What a task does that is asked: nothing that it keeps stands in anybody's way. Without a disk, nothing is kept. */
+static void give_back(struct worker *worker)
+{
+    for (unsigned i = 0; i < HELD_MAX; i++) {
+        struct held *held = &worker->held[i];
+        if (held->kind != BUFFER || !manager->store) {
+            drop(held);
+            continue;
+        }
+        if (held->mapped)
+            MUST(spw_unmap(held->buffer, &held->view, NULL) == SPW_OK);
+        held->mapped = false;
+        if (!held->sealed)
+            MUST(spw_buffer_seal(held->buffer) == SPW_OK);
+        held->sealed = true;
+    }
+}
+
+/* One step in one try: what could not be had is left; rc says why. */
+static int step(struct held *held, unsigned what, size_t bytes, spw_place place)
+{
+    if (held->kind == BUFFER && what < 4) {
+        if (held->mapped || (!held->sealed && what != 0))
+            return SPW_OK;
+        const int rc = spw_map(held->buffer, place, SPW_MAP_READ, NULL, &held->view);
+        held->mapped = rc == SPW_OK;
+        return rc == SPW_EMAPPED ? SPW_OK : rc;
+    }
+    if (held->kind != NOTHING)
+        return SPW_OK;
+    int rc;
+    switch (what % 4) {
+    case 0:
+        rc = spw_admit(manager, bytes, NULL, &held->buffer);
+        held->kind = rc == SPW_OK ? BUFFER : NOTHING;
+        return rc;
+    case 1:
+        rc = spw_alloc(manager, place, bytes, NULL, &held->buffer);
+        held->kind = rc == SPW_OK ? BUFFER : NOTHING;
+        return rc;
+    case 2:
+        rc = spw_pool_alloc(manager, place, bytes, 0, NULL, NULL, &held->block);
+        held->kind = rc == SPW_OK ? RAW : NOTHING;
+        return rc;
+    default:
+        rc = spw_reserve(manager, place, bytes, NULL, &held->promise);
+        held->kind = rc == SPW_OK ? PROMISE : NOTHING;
+        return rc;
+    }
+}
+
+/* A step, with what the arbiter may ask for. */
+static void want(struct worker *worker)
+{
+    struct held *held = &worker->held[below(worker, HELD_MAX)];
+    const unsigned what = below(worker, 8);
+    const spw_place place = some_place(worker);
+    size_t bytes = skewed(worker);
+    int rc;
+    while ((rc = step(held, what, bytes, place)) == SPW_ERETRY || rc == SPW_ESPLIT) {
+        worker->asked++;
+        give_back(worker);
+        if (held->kind == BUFFER && !manager->store)
+            return;
+        if (rc == SPW_ERETRY)
+            MUST(spw_task_wait_turn(worker->task, NULL) == SPW_OK);
+        else if (held->kind == BUFFER) /* its map cannot take less */
+            return drop(held);
+        else if (bytes > 64)
+            bytes /= 2;
+    }
+    /* Two threads of a task can hold more between them than the one that is asked gives back. */
+    MUST(rc == SPW_OK || rc == SPW_ETOOBIG || rc == SPW_ENOMEM);
+    if (rc == SPW_ENOMEM) {
+        worker->refused++;
+        give_back(worker);
+    }
+}
+
+static void let_go(struct worker *worker)
+{
+    struct held *held = &worker->held[below(worker, HELD_MAX)];
+    if (held->kind == BUFFER && held->mapped && below(worker, 2)) {
+        MUST(spw_unmap(held->buffer, &held->view, NULL) == SPW_OK);
+        held->mapped = false;
+    } else if (held->kind == BUFFER && !held->sealed && below(worker, 2)) {
+        held->sealed = spw_buffer_seal(held->buffer) == SPW_OK; /* not while a thread of ours has it mapped */
+    } else {
+        drop(held);
+    }
+}
+
+static void *work(void *arg)
+{
+    struct worker *worker = arg;
+    MUST(spw_task_attach(worker->task) == SPW_OK);
+    for (unsigned i = 0; i < STEPS; i++) {
+        const unsigned what = below(worker, 8);
+        if (what < 5) {
+            want(worker);
+        } else if (what < 7) {
+            let_go(worker);
+        } else {
+            MUST(spw_task_block_begin(worker->task, "the network") == SPW_OK);
+            (void)sched_yield();
+            MUST(spw_task_block_end(worker->task) == SPW_OK);
+        }
+    }
+    for (unsigned i = 0; i < HELD_MAX; i++)
+        drop(&worker->held[i]);
+    MUST(spw_task_detach(worker->task) == SPW_OK);
+    return NULL;
+}
+
+static void run_seed(unsigned seed)
+{
+    static struct worker workers[THREADS_MAX];
+    spw_task *tasks[TASKS_MAX];
+    struct worker dice = {.state = UINT64_C(0x9e3779b97f4a7c15) * (seed + 1)};
+    const unsigned n_tasks = 2 + below(&dice, TASKS_MAX - 1);
+    unsigned n = 0;
+    seed_now = seed;
+    spec_now = specs[seed % SPECS];
+    open_manager(spec_now);
+    for (unsigned i = 0; i < n_tasks; i++) {
+        spw_task_options options;
+        char name[16];
+        spw_task_options_init(&options);
+        (void)snprintf(name, sizeof name, "task %u", i);
+        options.name = name;
+        options.priority = below(&dice, 3);
+        MUST(spw_task_create(manager, &options, &tasks[i]) == SPW_OK);
+        for (unsigned threads = below(&dice, 4) ? 1 : 2; threads > 0; threads--) {
+            workers[n] = (struct worker){.state = UINT64_C(0xbf58476d1ce4e5b9) * (seed * THREADS_MAX + n + 1),
+                                         .task = tasks[i]};
+            n++;
+        }
+    }
+    for (unsigned i = 0; i < n; i++)
+        MUST(pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0);
+    for (unsigned i = 0; i < n; i++)
+        MUST(pthread_join(workers[i].thread, NULL) == 0);
+    for (unsigned i = 0; i < n_tasks; i++) {
+        spw_task_usage usage;
+        spw_task_usage_init(&usage);
+        settle();
+        MUST(spw_task_usage_get(tasks[i], &usage) == SPW_OK);
+        for (unsigned tier = 0; tier < SPW_TIER_META; tier++)
+            MUST(usage.committed_bytes[tier] == 0);
+        MUST(spw_task_destroy(tasks[i]) == SPW_OK);
+    }
+    (void)tier_now(SPW_TIER_HOST);
+    MUST(stats.wait_timeouts == 0);
+    if (getenv("MONTE_CARLO_VERBOSE"))
+        (void)printf("seed %u: %u tasks, %llu waits, %llu retries, %llu splits\n", seed, n_tasks,
+                     (unsigned long long)stats.waits, (unsigned long long)stats.retries,
+                     (unsigned long long)stats.splits);
+    close_manager();
+}
+
+/* Seed _i. */
+START_TEST(tasks_that_want_more_than_there_is_all_come_to_their_end)
+{
+    make_folder();
+    run_seed((unsigned)_i);
+    remove_folder();
+}
+END_TEST
+
+int main(int argc, char **argv)
+{
+    const int first = argc > 2 ? (int)strtol(argv[1], NULL, 10) : 0;
+    const int count = argc > 2 ? (int)strtol(argv[2], NULL, 10) : 40;
+    Suite *suite = suite_create("monte_carlo");
+    TCase *seeds = tcase_create("seeds");
+    tcase_set_timeout(seeds, 60);
+    tcase_add_loop_test(seeds, tasks_that_want_more_than_there_is_all_come_to_their_end, first, first + count);
+    suite_add_tcase(suite, seeds);
+    return run_suite(suite);
+}
