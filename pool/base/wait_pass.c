@@ -5,9 +5,10 @@
  * The bound is the room there is; and where a request of a key failed, it is less than that request needed. The second
  * is sound since a request's chances only shrink with its size: budgets are those of the same groups, the pools that it
  * may use are a subset of those of a smaller request, and a hole that holds it would have held the smaller one. It is
- * up to the user that this is so: where it is not (another alignment, objects from slabs) the key differs, or need is 0.
+ * up to the user that this is so: where it is not (another alignment, objects from slabs) the key differs or need is 0.
  * It is sound within one pass alone, and what is freed during it is signalled after it. A waiter on several channels
- * is skipped only where each of the pass's channels says so; on the others nothing was freed.
+ * is skipped only where each of the pass's channels says so; on the others nothing was freed. Keys beyond those that
+ * have a lane share one: there too an attempt is spared, but not the look at each waiter.
  *
  * The front of a channel is attempted by every pass, whatever the bound: what its failure says (no room, no hole) is
  * what others act on.
@@ -42,11 +43,17 @@ static void count_channels(struct spw__waitset *set, uint32_t channels, uint32_t
         (void)atomic_fetch_add(&set->n_waiting[__builtin_ctz(channels)], delta);
 }
 
-static bool is_in(const struct spw__waiter *waiter, unsigned tree)
+bool spw__wait_times_itself(const struct spw__waitset *set, const struct spw__waiter *waiter)
+{
+    return !waiter->completed && !(set->clock && set->clock->now_ns);
+}
+
+static bool is_in(const struct spw__waitset *set, const struct spw__waiter *waiter, unsigned tree)
 {
     switch (tree) {
     case SPW__WAIT_TREE_OBJECT: return (waiter->channels & SPW__CHANNEL_OBJECT) != 0;
-    case SPW__WAIT_TREE_DEADLINE: return waiter->deadline_ns != UINT64_MAX;
+    case SPW__WAIT_TREE_DEADLINE:
+        return waiter->deadline_ns != UINT64_MAX && !spw__wait_times_itself(set, waiter);
     default: return (waiter->channels & SPW__CHANNEL(tree)) != 0;
     }
 }
@@ -69,7 +76,7 @@ void spw__wait_insert_locked(struct spw__waitset *set, struct spw__waiter *waite
             node->marked = (waiter->demands & SPW__CHANNEL(tree)) != 0;
             waiter->passed[tree] = 0;
         }
-        if (is_in(waiter, tree))
+        if (is_in(set, waiter, tree))
             spw__wait_queue_insert(&set->trees[tree], node);
     }
     count_channels(set, waiter->channels, 1);
@@ -90,7 +97,7 @@ void spw__wait_finish_locked(struct spw__waitset *set, struct spw__waiter *waite
         if (set->barriers[channel] == waiter)
             drop_barrier_locked(set, channel);
     for (unsigned tree = 0; tree < SPW__WAIT_TREES; tree++)
-        if (is_in(waiter, tree))
+        if (is_in(set, waiter, tree))
             spw__wait_queue_remove(&set->trees[tree], &waiter->nodes[tree]);
     if (waiter->nodes[0].lane != SHARED_LANE)
         set->lanes[waiter->nodes[0].lane].n_waiters--;
@@ -115,7 +122,7 @@ static void raise_barrier_locked(struct spw__waitset *set, unsigned channel, str
     set->barriers[channel] = front;
     set->freed_ns[channel] = spw__clock_now_ns(set->clock);
     (void)atomic_fetch_or(&set->barred, SPW__CHANNEL(channel));
-    if (!front->completed) /* it times the barrier from here on */
+    if (!front->completed) /* a thread that sleeps there times the barrier from here on */
         spw__cond_signal(&front->done);
 }
 
@@ -170,6 +177,11 @@ int spw__wait_attempt_locked(struct spw__waitset *set, struct spw__waiter *waite
     return waiter->attempt(waiter);
 }
 
+static struct spw__wait_bound *shared_bound_locked(struct spw__waitset *set, const void *key)
+{
+    return &set->bounds[((uintptr_t)key * UINT64_C(0x9e3779b97f4a7c15) >> 32) % SPW__WAIT_BOUNDS];
+}
+
 /* A pass: the needs that it still attempts, by channel. */
 struct pass {
     struct spw__waitset *set;
@@ -195,14 +207,36 @@ static void lower_to_room_locked(struct pass *pass)
 }
 
 /* After a failed attempt: whoever needs as much, of the same key, need not be tried. */
-static void lower_to_failed(struct pass *pass, const struct spw__waiter *waiter)
+static void lower_to_failed_locked(struct pass *pass, const struct spw__waiter *waiter)
 {
+    struct spw__waitset *set = pass->set;
     const unsigned lane = waiter->nodes[0].lane;
-    if (!waiter->attempt || lane == SHARED_LANE)
+    struct spw__wait_bound *shared = lane == SHARED_LANE ? shared_bound_locked(set, waiter->key) : NULL;
+    if (!waiter->attempt)
         return;
+    if (shared && (shared->pass != set->passes || shared->key != waiter->key)) {
+        *shared = (struct spw__wait_bound){.key = waiter->key, .pass = set->passes};
+        for (unsigned channel = 0; channel < SPW__WAIT_CHANNELS; channel++)
+            shared->bound[channel] = SPW__WAIT_UNBOUNDED;
+    }
     for (unsigned channel = 0; channel < SPW__WAIT_CHANNELS; channel++)
         if ((waiter->channels & ~waiter->barred & SPW__CHANNEL(channel)) && waiter->nodes[channel].need != 0)
-            lower(&pass->filters[channel].bound[lane], waiter->nodes[channel].need - 1);
+            lower(shared ? &shared->bound[channel] : &pass->filters[channel].bound[lane],
+                  waiter->nodes[channel].need - 1);
+}
+
+/* A waiter in the shared lane, where the tree cannot skip it: true when it has no chance, and is no front. */
+static bool is_spared_locked(const struct pass *pass, const struct spw__waiter *waiter)
+{
+    struct spw__waitset *set = pass->set;
+    const struct spw__wait_bound *shared = shared_bound_locked(set, waiter->key);
+    if (waiter->nodes[0].lane != SHARED_LANE || shared->pass != set->passes || shared->key != waiter->key)
+        return false;
+    for (unsigned channel = 0; channel < SPW__WAIT_CHANNELS; channel++)
+        if ((pass->channels & waiter->channels & SPW__CHANNEL(channel)) &&
+            (waiter->nodes[channel].need <= shared->bound[channel] || set->trees[channel].first->owner == waiter))
+            return false;
+    return true;
 }
 
 static struct spw__wait_node *next_on_channel_locked(const struct pass *pass, unsigned channel,
@@ -239,11 +273,14 @@ void spw__wait_pass_locked(struct spw__waitset *set, uint32_t channels)
     for (unsigned i = 0; i < SPW__WAIT_CHANNELS * SPW__WAIT_LANES; i++)
         pass.filters[i / SPW__WAIT_LANES].bound[i % SPW__WAIT_LANES] = SPW__WAIT_UNBOUNDED;
     lower_to_room_locked(&pass);
+    set->passes++;
     for (const struct spw__wait_order *after = NULL; (waiter = next_locked(&pass, after)); after = &at) {
         at = waiter->nodes[0].order;
+        if (is_spared_locked(&pass, waiter))
+            continue;
         const int result = spw__wait_attempt_locked(set, waiter);
         if (result == SPW_EAGAIN) {
-            lower_to_failed(&pass, waiter);
+            lower_to_failed_locked(&pass, waiter);
         } else {
             spw__wait_give_locked(set, waiter, result);
             lower_to_room_locked(&pass);
@@ -262,7 +299,8 @@ void spw__wait_settle_locked(struct spw__waitset *set)
     const struct spw__wait_node *first = set->trees[SPW__WAIT_TREE_DEADLINE].first;
     uint64_t due_ns = first ? first->order.band : UINT64_MAX;
     for (unsigned channel = 0; channel < SPW__WAIT_CHANNELS; channel++)
-        if (spw__wait_lapse_ns_locked(set, channel) < due_ns)
+        if (set->barriers[channel] && !spw__wait_times_itself(set, set->barriers[channel]) &&
+            spw__wait_lapse_ns_locked(set, channel) < due_ns)
             due_ns = spw__wait_lapse_ns_locked(set, channel);
     if (due_ns < atomic_load(&set->due_ns) && set->timer)
         set->timer(set->timer_arg, due_ns);
