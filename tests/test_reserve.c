@@ -403,6 +403,27 @@ START_TEST(a_wait_ends_at_its_deadline_on_the_managers_clock_and_says_what_was_s
 }
 END_TEST
 
+START_TEST(of_one_age_who_frees_most_in_the_end_goes_first)
+{
+    static struct spw__clock clock = {.now_ns = manual_now};
+    const struct spw__env env = {.clock = &clock};
+    open_env(&env, "host=1M");
+    spw_reservation *all = must_reserve(MIB);
+    struct wish adds = wish_for(600 * KIB, 1000), frees = adds;
+    frees.options.net_bytes = -(int64_t)MIB;
+    const pthread_t first = start_wish(&adds, 1), second = start_wish(&frees, 2);
+    must_end(all); /* room for one */
+    must_join(second);
+    ck_assert_int_eq(frees.rc, SPW_OK);
+    ck_assert_uint_eq(atomic_load(&manager->waits.n_waiting[SPW_TIER_HOST]), 1);
+    must_end(frees.reservation);
+    must_join(first);
+    ck_assert_int_eq(adds.rc, SPW_OK);
+    must_end(adds.reservation);
+    close_manager();
+}
+END_TEST
+
 START_TEST(a_wait_ends_when_it_is_cancelled)
 {
     spw_cancel *cancel;
@@ -536,6 +557,7 @@ int main(void)
     tcase_add_test(tests, up_to_takes_what_is_free_and_what_clean_copies_hold);
     tcase_add_test(tests, up_to_waits_for_the_least_it_needs);
     tcase_add_test(tests, a_wait_ends_at_its_deadline_on_the_managers_clock_and_says_what_was_short);
+    tcase_add_test(tests, of_one_age_who_frees_most_in_the_end_goes_first);
     tcase_add_test(tests, a_wait_ends_when_it_is_cancelled);
     tcase_add_test(tests, destroy_is_refused_while_reservations_are_live_and_a_forced_one_ends_their_waits);
     tcase_add_test(tests, reserving_and_allocating_at_the_limit_never_exceed_it);

@@ -287,6 +287,23 @@ START_TEST(what_fails_after_it_got_its_memory_gives_the_bytes_back_to_the_reserv
 }
 END_TEST
 
+static char dumped[32768];
+
+static int collect(void *arg, const char *bytes, size_t length)
+{
+    (void)arg;
+    ck_assert_uint_lt(strlen(dumped) + length, sizeof dumped);
+    (void)strncat(dumped, bytes, length);
+    return 0;
+}
+
+static void dump_shows(spw_stats_format format, const char *text)
+{
+    dumped[0] = 0;
+    ck_assert_int_eq(spw_stats_dump(manager, format, collect, NULL), SPW_OK);
+    ck_assert_msg(strstr(dumped, text) != NULL, "not shown: %s in:\n%s", text, dumped);
+}
+
 START_TEST(overbooking_is_granted_counted_and_shown)
 {
     spw_reservation *over = NULL, *none = NULL;
@@ -303,6 +320,9 @@ START_TEST(overbooking_is_granted_counted_and_shown)
     ck_assert_uint_eq(host->overbook_bytes, 172 * KIB);
     ck_assert_uint_eq(host->overbooked_bytes, 172 * KIB);
     ck_assert_uint_eq(host->reserved_bytes, 684 * KIB);
+    dump_shows(SPW_STATS_TEXT, "host: 684.0 KiB reserved; overbooked now 172.0 KiB, 1 times by 172.0 KiB in all");
+    dump_shows(SPW_STATS_JSON, "\"reserved_bytes\":700416,\"overbooked_bytes\":176128,\"overbooks\":1,"
+                               "\"overbook_bytes\":176128");
     ck_assert_int_eq(try_reserve(64, &none), SPW_EAGAIN);
     ck_assert_int_eq(reserve_with(MIB + 1, SPW_RESERVE_OVERBOOK, 0, &none), SPW_ETOOBIG);
     ck_assert_ptr_null(none);
