@@ -142,7 +142,7 @@ START_TEST(a_second_release_and_a_stale_handle_are_recognised)
     ck_assert_int_eq(spw_reservation_split(held, 1, &none), SPW_EBADHANDLE);
     ck_assert_uint_eq(spw_reservation_size(held), 0);
     ck_assert_uint_eq(committed(SPW_TIER_HOST), 4096);
-    uint64_t foreign[16] = {0};
+    _Alignas(64) uint64_t foreign[16] = {0};
     ck_assert_int_eq(spw_reservation_release((spw_reservation *)(void *)foreign), SPW_EBADHANDLE);
     ck_assert_int_eq(spw_reservation_grow(NULL, 1, NULL), SPW_EBADHANDLE);
     ck_assert_int_eq(spw_reservation_release(NULL), SPW_OK);
