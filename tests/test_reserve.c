@@ -313,6 +313,23 @@ START_TEST(a_reservation_evicts_just_what_it_lacks)
 }
 END_TEST
 
+START_TEST(when_nothing_can_be_written_a_reservation_ends_with_that_error_and_nothing_is_reserved)
+{
+    spw_reservation *none = NULL;
+    open_manager(SMALL_HOST);
+    spw_buffer *buffer = must_make(SPW_HOST, MIB, 1);
+    spw__fault_arm(SPW__FAULT_IO_WRITE, 1, 0, EIO);
+    ck_assert_int_eq(spw_reserve(manager, SPW_HOST, 64 * KIB, NULL, &none), SPW_EIO);
+    spw__fault_disarm(SPW__FAULT_IO_WRITE);
+    ck_assert_ptr_null(none);
+    comes_to(SPW_TIER_HOST, STAGING + MIB);
+    ck_assert_uint_eq(stats.tiers[SPW_TIER_HOST].reserved_bytes, 0);
+    check_at(buffer, SPW_HOST, 1);
+    must_release(buffer);
+    close_manager();
+}
+END_TEST
+
 START_TEST(up_to_takes_what_is_free_and_what_clean_copies_hold)
 {
     spw_reservation *held = NULL;
@@ -554,6 +571,7 @@ int main(void)
     tcase_add_test(tests, what_can_never_fit_fails_at_once_whoever_waits);
     tcase_add_test(tests, a_waiting_reservation_is_served_by_a_release_a_shrink_a_buffer_and_a_raised_budget);
     tcase_add_test(tests, a_reservation_evicts_just_what_it_lacks);
+    tcase_add_test(tests, when_nothing_can_be_written_a_reservation_ends_with_that_error_and_nothing_is_reserved);
     tcase_add_test(tests, up_to_takes_what_is_free_and_what_clean_copies_hold);
     tcase_add_test(tests, up_to_waits_for_the_least_it_needs);
     tcase_add_test(tests, a_wait_ends_at_its_deadline_on_the_managers_clock_and_says_what_was_short);
