@@ -1,6 +1,7 @@
 #!/bin/sh
 # Checks the documentation against the code: every command that README.md and docs/*.md show as ```sh runs and succeeds,
-# the README's C example is docs/example.c, which the build compiles and runs, and every link to a file finds it.
+# the C examples of README.md and of docs/NAME.md are docs/example.c and docs/example_NAME.c, which the build compiles and
+# runs, and every link to a file finds it.
 #
 # Commands run from a folder that holds links to the checkout's files, with build/ being BUILD. A block whose line above
 # is `<!-- not run: REASON -->` is left out.
@@ -67,11 +68,17 @@ for file in *.md docs/*.md; do
     done <"$work/links"
 done
 
-blocks c "$root/README.md"
-cat "$work"/blocks/* >"$work/example.c" 2>/dev/null || :
-if ! diff -u --label README.md --label docs/example.c "$work/example.c" "$root/docs/example.c"; then
-    failed=$((failed + 1))
-    echo "FAIL: the C example of README.md is not docs/example.c"
-fi
+for file in README.md docs/*.md; do
+    name=$(basename "$file" .md)
+    example=docs/example_$name.c
+    [ "$file" != README.md ] || example=docs/example.c
+    blocks c "$root/$file"
+    cat "$work"/blocks/* >"$work/example.c" 2>/dev/null || :
+    [ -s "$work/example.c" ] || [ -e "$example" ] || continue
+    if ! diff -u --label "$file" --label "$example" "$work/example.c" "$root/$example"; then
+        failed=$((failed + 1))
+        echo "FAIL: the C example of $file is not $example"
+    fi
+done
 echo "$ran blocks of commands ran, $failed failures"
 [ "$failed" = 0 ]

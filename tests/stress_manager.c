@@ -92,6 +92,31 @@ static int fill_view(spw_buffer *buffer, spw_view *view, unsigned content)
     return rc;
 }
 
+/* Now and then what is about to be allocated is reserved first, and that in ways that may come to nothing. NULL: not. */
+static spw_reservation *reserve(struct worker *worker, spw_place place, size_t bytes)
+{
+    static const uint32_t flags[] = {0, SPW_RESERVE_TRY, SPW_RESERVE_UPTO, SPW_RESERVE_UPTO | SPW_RESERVE_TRY};
+    spw_reservation *held = NULL, *part = NULL;
+    spw_reserve_options options;
+    if (random_below(worker, 3) != 0)
+        return NULL;
+    spw_reserve_options_init(&options);
+    options.flags = flags[random_below(worker, 4)];
+    options.wait.timeout_ms = random_timeout(worker);
+    int rc = spw_reserve(manager, place, bytes + 1, &options, &held);
+    MUST(is_expected(rc) && (rc == SPW_OK) == (held != NULL));
+    if (held && random_below(worker, 4) == 0) {
+        rc = spw_reservation_split(held, random_below(worker, 64), &part);
+        MUST(rc == SPW_OK || rc == SPW_ENOMETA);
+        rc = spw_reservation_grow(held, random_below(worker, 5000), &options.wait);
+        MUST(is_expected(rc));
+        if (part)
+            MUST(random_below(worker, 2) ? spw_reservation_merge(held, part) == SPW_OK
+                                         : spw_reservation_release(part) == SPW_OK);
+    }
+    return held;
+}
+
 static spw_buffer *make(struct worker *worker, unsigned content)
 {
     static const unsigned largest[] = {200, 5000, 40000, 200000, 700000};
@@ -111,16 +136,25 @@ static spw_buffer *make(struct worker *worker, unsigned content)
         spw_alloc_options_init(&options);
         options.flags = random_below(worker, 4) == 0 ? SPW_NOWAIT : 0;
         options.wait.timeout_ms = random_timeout(worker);
-        rc = spw_alloc(manager, random_place(worker), bytes, &options, &buffer);
+        const spw_place place = random_place(worker);
+        options.reservation = reserve(worker, place, bytes);
+        rc = spw_alloc(manager, place, bytes, &options, &buffer);
+        MUST(rc != SPW_EINVAL || options.reservation); /* with UPTO it may be too little */
+        rc = rc == SPW_EINVAL ? SPW_EAGAIN : rc;
+        MUST(spw_reservation_release(options.reservation) == SPW_OK);
     }
     MUST(is_expected(rc) && (rc == SPW_OK) == (buffer != NULL));
     if (!buffer)
         return NULL;
     spw_map_options_init(&map);
     map.wait.timeout_ms = random_timeout(worker);
+    const spw_place place = random_place(worker);
+    map.reservation = reserve(worker, place, bytes);
     const uint32_t flags = SPW_MAP_WRITE | (random_below(worker, 2) ? SPW_MAP_HERE : SPW_MAP_DISCARD);
-    rc = spw_map(buffer, random_place(worker), flags, &map, &view);
-    MUST(is_expected(rc));
+    rc = spw_map(buffer, place, flags, &map, &view);
+    MUST(is_expected(rc) || (rc == SPW_EINVAL && map.reservation));
+    MUST(spw_reservation_release(map.reservation) == SPW_OK);
+    rc = rc == SPW_EINVAL ? SPW_EAGAIN : rc;
     if (rc == SPW_OK)
         rc = fill_view(buffer, &view, content);
     MUST(is_expected(rc));
@@ -135,11 +169,14 @@ static void look_at(struct worker *worker, spw_buffer *buffer, unsigned content)
     static const uint32_t extras[] = {0, 0, 0, SPW_MAP_HERE, SPW_MAP_NOMOVE, SPW_MAP_NOWAIT};
     spw_map_options options;
     spw_view view;
+    const spw_place place = random_place(worker);
     spw_map_options_init(&options);
     options.wait.timeout_ms = random_timeout(worker);
+    options.reservation = random_below(worker, 4) == 0 ? reserve(worker, place, spw_buffer_size(buffer)) : NULL;
     const uint32_t flags = SPW_MAP_READ | extras[random_below(worker, 6)];
-    const int rc = spw_map(buffer, random_place(worker), flags, &options, &view);
-    MUST(is_expected(rc));
+    const int rc = spw_map(buffer, place, flags, &options, &view);
+    MUST(is_expected(rc) || (rc == SPW_EINVAL && options.reservation));
+    MUST(spw_reservation_release(options.reservation) == SPW_OK);
     if (rc != SPW_OK)
         return;
     MUST(has_content(bytes_of(&view), view.size, content));

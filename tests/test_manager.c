@@ -250,6 +250,8 @@ static int calls_in_child(spw_buffer *buffer)
     int wrong = 0;
     wrong += spw_admit(manager, 10, NULL, &made) != SPW_EFORK;
     wrong += spw_alloc(manager, SPW_HOST, 10, NULL, &made) != SPW_EFORK;
+    spw_reservation *reservation;
+    wrong += spw_reserve(manager, SPW_HOST, 10, NULL, &reservation) != SPW_EFORK;
     wrong += spw_map(buffer, SPW_HOST, SPW_MAP_READ, NULL, &view) != SPW_EFORK;
     wrong += spw_buffer_seal(buffer) != SPW_EFORK;
     wrong += spw_buffer_retain(buffer) != SPW_EFORK;

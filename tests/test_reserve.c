@@ -142,7 +142,7 @@ START_TEST(a_second_release_and_a_stale_handle_are_recognised)
     ck_assert_int_eq(spw_reservation_split(held, 1, &none), SPW_EBADHANDLE);
     ck_assert_uint_eq(spw_reservation_size(held), 0);
     ck_assert_uint_eq(committed(SPW_TIER_HOST), 4096);
-    uint64_t foreign[16] = {0};
+    _Alignas(64) uint64_t foreign[16] = {0};
     ck_assert_int_eq(spw_reservation_release((spw_reservation *)(void *)foreign), SPW_EBADHANDLE);
     ck_assert_int_eq(spw_reservation_grow(NULL, 1, NULL), SPW_EBADHANDLE);
     ck_assert_int_eq(spw_reservation_release(NULL), SPW_OK);
@@ -313,6 +313,23 @@ START_TEST(a_reservation_evicts_just_what_it_lacks)
 }
 END_TEST
 
+START_TEST(when_nothing_can_be_written_a_reservation_ends_with_that_error_and_nothing_is_reserved)
+{
+    spw_reservation *none = NULL;
+    open_manager(SMALL_HOST);
+    spw_buffer *buffer = must_make(SPW_HOST, MIB, 1);
+    spw__fault_arm(SPW__FAULT_IO_WRITE, 1, 0, EIO);
+    ck_assert_int_eq(spw_reserve(manager, SPW_HOST, 64 * KIB, NULL, &none), SPW_EIO);
+    spw__fault_disarm(SPW__FAULT_IO_WRITE);
+    ck_assert_ptr_null(none);
+    comes_to(SPW_TIER_HOST, STAGING + MIB);
+    ck_assert_uint_eq(stats.tiers[SPW_TIER_HOST].reserved_bytes, 0);
+    check_at(buffer, SPW_HOST, 1);
+    must_release(buffer);
+    close_manager();
+}
+END_TEST
+
 START_TEST(up_to_takes_what_is_free_and_what_clean_copies_hold)
 {
     spw_reservation *held = NULL;
@@ -399,6 +416,27 @@ START_TEST(a_wait_ends_at_its_deadline_on_the_managers_clock_and_says_what_was_s
     ck_assert_uint_eq(tier_now(SPW_TIER_HOST)->committed_bytes, MIB - 4096);
     ck_assert_uint_eq(stats.wait_timeouts, 1);
     must_end(all);
+    close_manager();
+}
+END_TEST
+
+START_TEST(of_one_age_who_frees_most_in_the_end_goes_first)
+{
+    static struct spw__clock clock = {.now_ns = manual_now};
+    const struct spw__env env = {.clock = &clock};
+    open_env(&env, "host=1M");
+    spw_reservation *all = must_reserve(MIB);
+    struct wish adds = wish_for(600 * KIB, 1000), frees = adds;
+    frees.options.net_bytes = -(int64_t)MIB;
+    const pthread_t first = start_wish(&adds, 1), second = start_wish(&frees, 2);
+    must_end(all); /* room for one */
+    must_join(second);
+    ck_assert_int_eq(frees.rc, SPW_OK);
+    ck_assert_uint_eq(atomic_load(&manager->waits.n_waiting[SPW_TIER_HOST]), 1);
+    must_end(frees.reservation);
+    must_join(first);
+    ck_assert_int_eq(adds.rc, SPW_OK);
+    must_end(adds.reservation);
     close_manager();
 }
 END_TEST
@@ -533,9 +571,11 @@ int main(void)
     tcase_add_test(tests, what_can_never_fit_fails_at_once_whoever_waits);
     tcase_add_test(tests, a_waiting_reservation_is_served_by_a_release_a_shrink_a_buffer_and_a_raised_budget);
     tcase_add_test(tests, a_reservation_evicts_just_what_it_lacks);
+    tcase_add_test(tests, when_nothing_can_be_written_a_reservation_ends_with_that_error_and_nothing_is_reserved);
     tcase_add_test(tests, up_to_takes_what_is_free_and_what_clean_copies_hold);
     tcase_add_test(tests, up_to_waits_for_the_least_it_needs);
     tcase_add_test(tests, a_wait_ends_at_its_deadline_on_the_managers_clock_and_says_what_was_short);
+    tcase_add_test(tests, of_one_age_who_frees_most_in_the_end_goes_first);
     tcase_add_test(tests, a_wait_ends_when_it_is_cancelled);
     tcase_add_test(tests, destroy_is_refused_while_reservations_are_live_and_a_forced_one_ends_their_waits);
     tcase_add_test(tests, reserving_and_allocating_at_the_limit_never_exceed_it);

@@ -219,6 +219,56 @@ START_TEST(while_an_allocation_waits_for_a_hole_its_bytes_stay_reserved)
 }
 END_TEST
 
+START_TEST(a_forced_destroy_ends_the_wait_of_an_allocation_under_a_reservation)
+{
+    for (unsigned round = 0; round < 20; round++) {
+        spw_buffer *buffers[8];
+        open_manager("host=1M");
+        for (unsigned i = 0; i < 8; i++)
+            buffers[i] = must_alloc(SPW_HOST, 128 * KIB);
+        for (unsigned i = 0; i < 8; i += 2)
+            must_release(buffers[i]);
+        struct under under = {.reservation = must_reserve(512 * KIB), .bytes = 256 * KIB};
+        const pthread_t thread = must_start(allocate_under, &under);
+        until_waiting(1);
+        spw_manager_destroy_force(manager);
+        must_join(thread);
+        ck_assert_int_eq(under.rc, SPW_ESHUTDOWN);
+        ck_assert_ptr_null(under.buffer);
+    }
+}
+END_TEST
+
+START_TEST(reservations_of_every_memory_place_are_spent_by_buffers_and_raw_memory)
+{
+    static const spw_place places[] = {SPW_DEVICE, SPW_PINNED_HOST, SPW_HOST};
+    open_manager("device=1M; pinned=1M; host=1M; driver=sim");
+    for (unsigned i = 0; i < 3; i++) {
+        const spw_tier tier = SPW_PLACE_TIER(places[i]);
+        spw_reservation *held = NULL;
+        spw_buffer *buffer = NULL;
+        spw_alloc_options options;
+        spw_pool_options raw;
+        spw_block block;
+        ck_assert_int_eq(spw_reserve(manager, places[i], MIB, NULL, &held), SPW_OK);
+        spw_alloc_options_init(&options);
+        spw_pool_options_init(&raw);
+        options.reservation = raw.reservation = held;
+        ck_assert_int_eq(spw_alloc(manager, places[i], 512 * KIB, &options, &buffer), SPW_OK);
+        ck_assert_int_eq(spw_pool_alloc(manager, places[i], 256 * KIB, 0, NULL, &raw, &block), SPW_OK);
+        ck_assert_uint_eq(spw_reservation_size(held), 256 * KIB);
+        ck_assert_uint_eq(committed(tier), MIB);
+        ck_assert_uint_eq(stats.tiers[tier].reserved_bytes, 256 * KIB);
+        ck_assert_uint_eq(stats.tiers[tier].raw_bytes, 256 * KIB);
+        must_end(held);
+        ck_assert_uint_eq(committed(tier), 768 * KIB);
+        must_release(buffer);
+        ck_assert_int_eq(spw_pool_free(manager, &block, NULL), SPW_OK);
+    }
+    close_manager();
+}
+END_TEST
+
 START_TEST(a_hole_is_opened_for_an_allocation_under_a_reservation_with_a_full_budget)
 {
     open_manager(SMALL_HOST);
@@ -287,6 +337,23 @@ START_TEST(what_fails_after_it_got_its_memory_gives_the_bytes_back_to_the_reserv
 }
 END_TEST
 
+static char dumped[32768];
+
+static int collect(void *arg, const char *bytes, size_t length)
+{
+    (void)arg;
+    ck_assert_uint_lt(strlen(dumped) + length, sizeof dumped);
+    (void)strncat(dumped, bytes, length);
+    return 0;
+}
+
+static void dump_shows(spw_stats_format format, const char *text)
+{
+    dumped[0] = 0;
+    ck_assert_int_eq(spw_stats_dump(manager, format, collect, NULL), SPW_OK);
+    ck_assert_msg(strstr(dumped, text) != NULL, "not shown: %s in:\n%s", text, dumped);
+}
+
 START_TEST(overbooking_is_granted_counted_and_shown)
 {
     spw_reservation *over = NULL, *none = NULL;
@@ -303,6 +370,9 @@ START_TEST(overbooking_is_granted_counted_and_shown)
     ck_assert_uint_eq(host->overbook_bytes, 172 * KIB);
     ck_assert_uint_eq(host->overbooked_bytes, 172 * KIB);
     ck_assert_uint_eq(host->reserved_bytes, 684 * KIB);
+    dump_shows(SPW_STATS_TEXT, "host: 684.0 KiB reserved; overbooked now 172.0 KiB, 1 times by 172.0 KiB in all");
+    dump_shows(SPW_STATS_JSON, "\"reserved_bytes\":700416,\"overbooked_bytes\":176128,\"overbooks\":1,"
+                               "\"overbook_bytes\":176128");
     ck_assert_int_eq(try_reserve(64, &none), SPW_EAGAIN);
     ck_assert_int_eq(reserve_with(MIB + 1, SPW_RESERVE_OVERBOOK, 0, &none), SPW_ETOOBIG);
     ck_assert_ptr_null(none);
@@ -412,6 +482,8 @@ int main(void)
     tcase_add_test(tests, the_reservations_place_must_be_among_those_asked_for_and_is_the_one_taken);
     tcase_add_test(tests, a_reservation_is_spent_without_eviction_however_full_the_place_is);
     tcase_add_test(tests, while_an_allocation_waits_for_a_hole_its_bytes_stay_reserved);
+    tcase_add_test(tests, a_forced_destroy_ends_the_wait_of_an_allocation_under_a_reservation);
+    tcase_add_test(tests, reservations_of_every_memory_place_are_spent_by_buffers_and_raw_memory);
     tcase_add_test(tests, a_hole_is_opened_for_an_allocation_under_a_reservation_with_a_full_budget);
     tcase_add_test(tests, what_fails_after_it_got_its_memory_gives_the_bytes_back_to_the_reservation);
     tcase_add_test(tests, overbooking_is_granted_counted_and_shown);
