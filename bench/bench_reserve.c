@@ -114,7 +114,7 @@ static void print_text(const struct result *r, const struct plan *plan)
 
 int main(int argc, char **argv)
 {
-    struct plan plan = {.warm_up = 100000, .chunks = 200, .per_chunk = 10000};
+    struct plan plan = {.warm_up = 100000, .chunks = 2000, .per_chunk = 1000};
     struct result result;
     bool json = false;
     for (int i = 1; i < argc; i++) {
