@@ -123,7 +123,7 @@ uint64_t spw__tier_charge(const struct spw__tier *tier, uint64_t bytes);
  * pools; SPW_EFRAG: room, but no hole; SPW_ETOOBIG: no pool can ever hold it, or a budget on the way from its group to
  * the root can never grant it; SPW_ENOMETA. Leaves the thread's error detail alone: callers try several tiers and
  * describe the failure themselves. A try that failed held its bytes in the ledger for a moment, in which an older
- * waiter's attempt may have been refused: outside an attempt, a failure is followed by spw__waitset_signal. */
+ * waiter's attempt may have been refused: outside an attempt, a failure is followed by spw__waitset_retry. */
 int spw__tier_alloc(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, struct spw__block *out);
 
 /* The same within the memory that the pools have already: for attempts, which run under the wait lock. */

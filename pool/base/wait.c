@@ -111,7 +111,7 @@ int spw__wait_leave(struct spw__waitset *set, struct spw__waiter *waiter)
  * none. A manual clock does not run by itself: its tests expire. */
 static long long keep_time_locked(struct spw__waitset *set, struct spw__waiter *waiter)
 {
-    if (set->clock && set->clock->now_ns)
+    if (!spw__wait_times_itself(set, waiter))
         return -1;
     const uint64_t now = spw__clock_now_ns(set->clock);
     uint64_t due_ns = waiter->deadline_ns;

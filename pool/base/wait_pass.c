@@ -5,9 +5,10 @@
  * The bound is the room there is; and where a request of a key failed, it is less than that request needed. The second
  * is sound since a request's chances only shrink with its size: budgets are those of the same groups, the pools that it
  * may use are a subset of those of a smaller request, and a hole that holds it would have held the smaller one. It is
- * up to the user that this is so: where it is not (another alignment, objects from slabs) the key differs, or need is 0.
+ * up to the user that this is so: where it is not (another alignment, objects from slabs) the key differs or need is 0.
  * It is sound within one pass alone, and what is freed during it is signalled after it. A waiter on several channels
- * is skipped only where each of the pass's channels says so; on the others nothing was freed.
+ * is skipped only where each of the pass's channels says so; on the others nothing was freed. Keys beyond those that
+ * have a lane share one, where no failure bounds anything.
  *
  * The front of a channel is attempted by every pass, whatever the bound: what its failure says (no room, no hole) is
  * what others act on.
@@ -42,11 +43,17 @@ static void count_channels(struct spw__waitset *set, uint32_t channels, uint32_t
         (void)atomic_fetch_add(&set->n_waiting[__builtin_ctz(channels)], delta);
 }
 
-static bool is_in(const struct spw__waiter *waiter, unsigned tree)
+bool spw__wait_times_itself(const struct spw__waitset *set, const struct spw__waiter *waiter)
+{
+    return !waiter->completed && !(set->clock && set->clock->now_ns);
+}
+
+static bool is_in(const struct spw__waitset *set, const struct spw__waiter *waiter, unsigned tree)
 {
     switch (tree) {
     case SPW__WAIT_TREE_OBJECT: return (waiter->channels & SPW__CHANNEL_OBJECT) != 0;
-    case SPW__WAIT_TREE_DEADLINE: return waiter->deadline_ns != UINT64_MAX;
+    case SPW__WAIT_TREE_DEADLINE:
+        return waiter->deadline_ns != UINT64_MAX && !spw__wait_times_itself(set, waiter);
     default: return (waiter->channels & SPW__CHANNEL(tree)) != 0;
     }
 }
@@ -69,7 +76,7 @@ void spw__wait_insert_locked(struct spw__waitset *set, struct spw__waiter *waite
             node->marked = (waiter->demands & SPW__CHANNEL(tree)) != 0;
             waiter->passed[tree] = 0;
         }
-        if (is_in(waiter, tree))
+        if (is_in(set, waiter, tree))
             spw__wait_queue_insert(&set->trees[tree], node);
     }
     count_channels(set, waiter->channels, 1);
@@ -90,7 +97,7 @@ void spw__wait_finish_locked(struct spw__waitset *set, struct spw__waiter *waite
         if (set->barriers[channel] == waiter)
             drop_barrier_locked(set, channel);
     for (unsigned tree = 0; tree < SPW__WAIT_TREES; tree++)
-        if (is_in(waiter, tree))
+        if (is_in(set, waiter, tree))
             spw__wait_queue_remove(&set->trees[tree], &waiter->nodes[tree]);
     if (waiter->nodes[0].lane != SHARED_LANE)
         set->lanes[waiter->nodes[0].lane].n_waiters--;
@@ -115,7 +122,7 @@ static void raise_barrier_locked(struct spw__waitset *set, unsigned channel, str
     set->barriers[channel] = front;
     set->freed_ns[channel] = spw__clock_now_ns(set->clock);
     (void)atomic_fetch_or(&set->barred, SPW__CHANNEL(channel));
-    if (!front->completed) /* it times the barrier from here on */
+    if (!front->completed) /* a thread that sleeps there times the barrier from here on */
         spw__cond_signal(&front->done);
 }
 
@@ -262,7 +269,8 @@ void spw__wait_settle_locked(struct spw__waitset *set)
     const struct spw__wait_node *first = set->trees[SPW__WAIT_TREE_DEADLINE].first;
     uint64_t due_ns = first ? first->order.band : UINT64_MAX;
     for (unsigned channel = 0; channel < SPW__WAIT_CHANNELS; channel++)
-        if (spw__wait_lapse_ns_locked(set, channel) < due_ns)
+        if (set->barriers[channel] && !spw__wait_times_itself(set, set->barriers[channel]) &&
+            spw__wait_lapse_ns_locked(set, channel) < due_ns)
             due_ns = spw__wait_lapse_ns_locked(set, channel);
     if (due_ns < atomic_load(&set->due_ns) && set->timer)
         set->timer(set->timer_arg, due_ns);

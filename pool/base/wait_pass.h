@@ -35,6 +35,9 @@ void spw__wait_lapse_locked(struct spw__waitset *set, uint64_t now_ns);
 /* When the channel's barrier stalls; UINT64_MAX without one. */
 uint64_t spw__wait_lapse_ns_locked(const struct spw__waitset *set, unsigned channel);
 
+/* True when a blocked thread keeps the waiter's time, and nobody else has to. */
+bool spw__wait_times_itself(const struct spw__waitset *set, const struct spw__waiter *waiter);
+
 /* Ends every hold of the lock: makes the passes that became necessary meanwhile, and notes what is due next. */
 void spw__wait_settle_locked(struct spw__waitset *set);
 void spw__wait_settle_unlock(struct spw__waitset *set);
