@@ -63,7 +63,7 @@ static _Atomic long rooms[16];
 static int take_own(struct spw__waiter *waiter)
 {
     struct want *want = (struct want *)(void *)waiter;
-    _Atomic long *own = (_Atomic long *)(uintptr_t)waiter->key;
+    _Atomic long *own = (_Atomic long *)(uintptr_t)waiter->object;
     long now = atomic_load(own);
     want->attempts++;
     return now >= want->bytes && atomic_compare_exchange_strong(own, &now, now - want->bytes) ? SPW_OK : SPW_EAGAIN;
@@ -76,12 +76,15 @@ START_TEST(a_failure_of_one_key_says_nothing_about_another)
     for (unsigned i = 0; i < 2 * KEYS; i++) {
         wants[i] = want_of(10);
         wants[i].waiter.attempt = take_own;
-        wants[i].waiter.key = &rooms[i % KEYS];
+        wants[i].waiter.key = (const void *)(uintptr_t)(i % KEYS + 1); /* never followed */
+        wants[i].waiter.object = &rooms[i % KEYS];
         enqueue(&wants[i]);
     }
     for (unsigned key = KEYS; key-- > 0;) {
         rooms[key] = 10;
+        set.attempts = 0;
         spw__waitset_signal(&set, HOST);
+        ck_assert_uint_eq(set.attempts, KEYS + 1); /* one that fails of each key is enough, however many keys */
         is_over(&wants[key], SPW_OK);
         still_waits(&wants[KEYS + key]);
     }

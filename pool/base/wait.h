@@ -105,15 +105,25 @@ struct spw__wait_lane {
     uint32_t n_waiters; /* 0: free */
 };
 
+/* What the pass of this number still attempts of a key in the shared lane. */
+struct spw__wait_bound {
+    const void *key;
+    uint64_t pass;
+    uint64_t bound[SPW__WAIT_CHANNELS];
+};
+
+enum { SPW__WAIT_BOUNDS = 64 };
+
 struct spw__waitset {
     struct spw__mutex lock;
     struct spw__wait_queue trees[SPW__WAIT_TREES];      /* guarded by lock */
     struct spw__wait_lane lanes[SPW__WAIT_LANES - 1];   /* guarded by lock */
+    struct spw__wait_bound bounds[SPW__WAIT_BOUNDS];    /* guarded by lock: by key; of two keys the later one's */
     struct spw__waiter *barriers[SPW__WAIT_CHANNELS];   /* guarded by lock: for whom a channel is barred, or NULL */
     uint64_t freed_ns[SPW__WAIT_CHANNELS];              /* guarded by lock: last progress under a barrier */
     struct spw__waiter *enqueuing;                      /* guarded by lock: until it is DONE */
     uint64_t sequence;                                  /* guarded by lock: waiters so far */
-    uint64_t attempts;                                  /* guarded by lock: so far */
+    uint64_t attempts, passes;                          /* guarded by lock: so far */
     uint32_t again;                                     /* guarded by lock: channels that need another pass */
     bool shut_down;                                     /* guarded by lock */
     uint32_t inside;                                    /* guarded by lock: calls between enter and leave */

@@ -8,7 +8,7 @@
  * up to the user that this is so: where it is not (another alignment, objects from slabs) the key differs or need is 0.
  * It is sound within one pass alone, and what is freed during it is signalled after it. A waiter on several channels
  * is skipped only where each of the pass's channels says so; on the others nothing was freed. Keys beyond those that
- * have a lane share one, where no failure bounds anything.
+ * have a lane share one: there too an attempt is spared, but not the look at each waiter.
  *
  * The front of a channel is attempted by every pass, whatever the bound: what its failure says (no room, no hole) is
  * what others act on.
@@ -177,6 +177,11 @@ int spw__wait_attempt_locked(struct spw__waitset *set, struct spw__waiter *waite
     return waiter->attempt(waiter);
 }
 
+static struct spw__wait_bound *shared_bound_locked(struct spw__waitset *set, const void *key)
+{
+    return &set->bounds[((uintptr_t)key * UINT64_C(0x9e3779b97f4a7c15) >> 32) % SPW__WAIT_BOUNDS];
+}
+
 /* A pass: the needs that it still attempts, by channel. */
 struct pass {
     struct spw__waitset *set;
@@ -202,14 +207,36 @@ static void lower_to_room_locked(struct pass *pass)
 }
 
 /* After a failed attempt: whoever needs as much, of the same key, need not be tried. */
-static void lower_to_failed(struct pass *pass, const struct spw__waiter *waiter)
+static void lower_to_failed_locked(struct pass *pass, const struct spw__waiter *waiter)
 {
+    struct spw__waitset *set = pass->set;
     const unsigned lane = waiter->nodes[0].lane;
-    if (!waiter->attempt || lane == SHARED_LANE)
+    struct spw__wait_bound *shared = lane == SHARED_LANE ? shared_bound_locked(set, waiter->key) : NULL;
+    if (!waiter->attempt)
         return;
+    if (shared && (shared->pass != set->passes || shared->key != waiter->key)) {
+        *shared = (struct spw__wait_bound){.key = waiter->key, .pass = set->passes};
+        for (unsigned channel = 0; channel < SPW__WAIT_CHANNELS; channel++)
+            shared->bound[channel] = SPW__WAIT_UNBOUNDED;
+    }
     for (unsigned channel = 0; channel < SPW__WAIT_CHANNELS; channel++)
         if ((waiter->channels & ~waiter->barred & SPW__CHANNEL(channel)) && waiter->nodes[channel].need != 0)
-            lower(&pass->filters[channel].bound[lane], waiter->nodes[channel].need - 1);
+            lower(shared ? &shared->bound[channel] : &pass->filters[channel].bound[lane],
+                  waiter->nodes[channel].need - 1);
+}
+
+/* A waiter in the shared lane, where the tree cannot skip it: true when it has no chance, and is no front. */
+static bool is_spared_locked(const struct pass *pass, const struct spw__waiter *waiter)
+{
+    struct spw__waitset *set = pass->set;
+    const struct spw__wait_bound *shared = shared_bound_locked(set, waiter->key);
+    if (waiter->nodes[0].lane != SHARED_LANE || shared->pass != set->passes || shared->key != waiter->key)
+        return false;
+    for (unsigned channel = 0; channel < SPW__WAIT_CHANNELS; channel++)
+        if ((pass->channels & waiter->channels & SPW__CHANNEL(channel)) &&
+            (waiter->nodes[channel].need <= shared->bound[channel] || set->trees[channel].first->owner == waiter))
+            return false;
+    return true;
 }
 
 static struct spw__wait_node *next_on_channel_locked(const struct pass *pass, unsigned channel,
@@ -246,11 +273,14 @@ void spw__wait_pass_locked(struct spw__waitset *set, uint32_t channels)
     for (unsigned i = 0; i < SPW__WAIT_CHANNELS * SPW__WAIT_LANES; i++)
         pass.filters[i / SPW__WAIT_LANES].bound[i % SPW__WAIT_LANES] = SPW__WAIT_UNBOUNDED;
     lower_to_room_locked(&pass);
+    set->passes++;
     for (const struct spw__wait_order *after = NULL; (waiter = next_locked(&pass, after)); after = &at) {
         at = waiter->nodes[0].order;
+        if (is_spared_locked(&pass, waiter))
+            continue;
         const int result = spw__wait_attempt_locked(set, waiter);
         if (result == SPW_EAGAIN) {
-            lower_to_failed(&pass, waiter);
+            lower_to_failed_locked(&pass, waiter);
         } else {
             spw__wait_give_locked(set, waiter, result);
             lower_to_room_locked(&pass);
