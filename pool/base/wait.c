@@ -219,7 +219,8 @@ static void visit_memory_locked(struct spw__waitset *set, uint32_t channels, con
     }
 }
 
-static void visit_objects_locked(struct spw__waitset *set, int (*visit)(struct spw__waiter *waiter, void *arg), void *arg)
+static void visit_objects_locked(struct spw__waitset *set, int (*visit)(struct spw__waiter *waiter, void *arg),
+                                 void *arg)
 {
     struct spw__wait_order at;
     const struct spw__wait_node *node;

@@ -1,11 +1,21 @@
-/* Memory for those who wait that is not evicted: growth of host pools, and windows that were cleared. Neighbours:
- * pressure.c has the requests, pool/tier lets a pool grow, hole.c clears windows. */
+/* Memory for those who wait that is not evicted: what is free, growth of host pools, and windows that were cleared.
+ * Neighbours: pressure.c has the requests, pool/tier lets a pool grow, hole.c clears windows. */
 #include "pool/base/error.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
 
 /* How many of the oldest waiters a request takes along, when together they need more than the tier has. */
 #define GROW_WAITERS 64u
+
+uint64_t spw__pressure_room(void *arg, unsigned channel)
+{
+    const struct spw_manager *manager = arg;
+    /* What lies in caches of small objects counts as committed, but an attempt takes it back; and what is set aside for
+     * a group is committed, but is there for that group. */
+    if (manager->tiers[channel].n_small != 0 || atomic_load(&manager->root.child_mins[channel]) != 0)
+        return UINT64_MAX;
+    return spw__gate_free(&manager->root.gates[channel]);
+}
 
 /* What those need who may be served in a tier, be it their lowest or a better one. */
 struct growth {

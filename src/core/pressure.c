@@ -112,14 +112,6 @@ static uint32_t channels_of(const struct spw__request *request)
     return channels;
 }
 
-uint64_t spw__pressure_room(void *arg, unsigned channel)
-{
-    const struct spw_manager *manager = arg;
-    const struct spw__tier *tier = &manager->tiers[channel];
-    /* What lies in caches of small objects counts as committed, but an attempt takes it back. */
-    return tier->n_small ? UINT64_MAX : spw__gate_free(&manager->root.gates[channel]);
-}
-
 /* Tells the waiter what it needs. Of one key must be only requests of which a larger one never fits where a smaller one
  * does not: a stricter alignment may be all that is missing, so that each has a key of its own, a place in the group.
  * Small objects fit by what is left in the slabs of their size, and what a reservation pays for needs nothing of the

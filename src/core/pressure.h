@@ -62,7 +62,7 @@ bool spw__pressure_grant(struct spw_manager *manager, struct spw__block *window)
  * blocks on the system, so nothing that must not block calls it. True when a pool grew. (grow.c) */
 bool spw__pressure_grow(struct spw_manager *manager, spw_tier tier, const struct spw__request *own);
 
-/* The waits' room hook, of a manager: what one request may get of a memory tier now is not more. */
+/* The waits' room hook, of a manager: what one request may get of a memory tier now is not more. (grow.c) */
 uint64_t spw__pressure_room(void *manager, unsigned channel);
 
 /* Notes that a victim of tier could not be written, with the calling thread's error detail. */
