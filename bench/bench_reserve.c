@@ -1,5 +1,5 @@
-/* bench_reserve: what it costs to be given memory, and to hold it: admission, maps, and the primitives to compare with
- * in the same run. Neighbours: reserve_bench.h and its parts. */
+/* bench_reserve: what it costs to be given memory, and to hold it: reservations, admission, maps, waiting, and the
+ * primitives to compare with in the same run. Neighbours: reserve_bench.h and its parts. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,9 +10,13 @@
 #include "alloc_bench.h"
 #include "reserve_bench.h"
 
-enum { TURNS = 64 };
+enum { TURNS = 64, SCALES = 3 };
 
 struct result {
+    struct figure reserve;
+    struct figure by_threads[THREADS_MAX];
+    double waiters_ns[SCALES]; /* of 100 times 10 to the power of the index */
+    unsigned n_scales;
     struct figure admit, admit_seal, map, map_turns, map_unsealed;
     struct figure malloc_free, lock, add;
 };
@@ -35,6 +39,11 @@ spw_manager *manager_of(const char *spec)
     return manager;
 }
 
+struct figure figure_from(double *means, unsigned n)
+{
+    return (struct figure){quantile(means, n, 0.5), quantile(means, n, 0.1), quantile(means, n, 0.9)};
+}
+
 struct figure figure_of(void (*pairs)(void *arg, unsigned n), void *arg, const struct plan *plan)
 {
     double *means = malloc(plan->chunks * sizeof *means);
@@ -46,14 +55,19 @@ struct figure figure_of(void (*pairs)(void *arg, unsigned n), void *arg, const s
         pairs(arg, plan->per_chunk);
         means[i] = (now_ns() - start) / plan->per_chunk;
     }
-    const struct figure figure = {quantile(means, plan->chunks, 0.5), quantile(means, plan->chunks, 0.1),
-                                  quantile(means, plan->chunks, 0.9)};
+    const struct figure figure = figure_from(means, plan->chunks);
     free(means);
     return figure;
 }
 
-static void measure(struct result *r, const struct plan *plan)
+static void measure(struct result *r, const struct plan *plan, const struct plan *threads_plan)
 {
+    unsigned n = 100;
+    r->reserve = reserve_release(plan);
+    for (unsigned i = 0; i < THREADS_MAX; i++)
+        r->by_threads[i] = reserve_release_threads(threads_plan, i + 1);
+    for (unsigned i = 0; i < r->n_scales; i++, n *= 10)
+        r->waiters_ns[i] = waiter_served(n);
     r->add = add_sub(plan);
     r->lock = lock_unlock(plan);
     r->malloc_free = malloc_free(plan);
@@ -72,11 +86,19 @@ static void json_figure(const char *key, const struct figure *figure, const char
 static void print_json(const struct result *r)
 {
     putchar('{');
+    json_figure("reserve_release_ns_1t", &r->reserve, ",");
+    json_figure("reserve_release_ns_2t", &r->by_threads[1], ",");
     json_figure("admit_release_ns", &r->admit, ",");
     json_figure("admit_seal_release_ns", &r->admit_seal, ",");
     json_figure("map_unmap_ns", &r->map, ",");
     json_figure("map_unmap_turns_ns", &r->map_turns, ",");
     json_figure("map_unmap_unsealed_ns", &r->map_unsealed, ",");
+    printf("\"by_threads\":{");
+    for (unsigned i = 0; i < THREADS_MAX; i++)
+        printf("\"%u\":%.1f%s", i + 1, r->by_threads[i].median, i + 1 < THREADS_MAX ? "," : "},");
+    printf("\"waiters\":{");
+    for (unsigned i = 0; i < r->n_scales; i++)
+        printf("\"1e%u\":%.1f%s", i + 2, r->waiters_ns[i], i + 1 < r->n_scales ? "," : "},");
     printf("\"baseline\":{");
     json_figure("malloc_free_ns", &r->malloc_free, ",");
     json_figure("mutex_ns", &r->lock, ",");
@@ -102,6 +124,13 @@ static void print_text(const struct result *r, const struct plan *plan)
     printf("%s, %ld processors, %s %s\n", cpu, sysconf(_SC_NPROCESSORS_ONLN), host.sysname, host.release);
     printf("buffers of 1 MiB in a host tier of 256 MiB; warm-up %u pairs, median (10th to 90th percentile) of %u "
            "chunks of %u pairs\n", plan->warm_up, plan->chunks, plan->per_chunk);
+    print_figure("reserve, release", &r->reserve);
+    for (unsigned i = 1; i < THREADS_MAX; i++) {
+        (void)snprintf(line, sizeof line, "  by %u threads, as each sees it", i + 1);
+        print_figure(line, &r->by_threads[i]);
+    }
+    for (unsigned i = 0; i < r->n_scales; i++)
+        printf("1e%u threads that wait: served in %.1f ns each\n", i + 2, r->waiters_ns[i]);
     print_figure("admit, release", &r->admit);
     print_figure("admit, seal, release", &r->admit_seal);
     print_figure("map, unmap: one sealed buffer", &r->map);
@@ -115,19 +144,22 @@ static void print_text(const struct result *r, const struct plan *plan)
 int main(int argc, char **argv)
 {
     struct plan plan = {.warm_up = 100000, .chunks = 2000, .per_chunk = 1000};
-    struct result result;
+    /* Long enough that threads beyond the processors take turns within a chunk. */
+    struct plan threads_plan = {.warm_up = 100000, .chunks = 20, .per_chunk = 200000};
+    struct result result = {.n_scales = SCALES};
     bool json = false;
     for (int i = 1; i < argc; i++) {
         const bool quick = strcmp(argv[i], "--quick") == 0;
         json |= strcmp(argv[i], "--json") == 0;
-        if (quick)
-            plan = (struct plan){.warm_up = 1000, .chunks = 20, .per_chunk = 500};
-        else if (strcmp(argv[i], "--json") != 0) {
+        if (quick) {
+            plan = threads_plan = (struct plan){.warm_up = 1000, .chunks = 20, .per_chunk = 500};
+            result.n_scales = 1;
+        } else if (strcmp(argv[i], "--json") != 0) {
             (void)fprintf(stderr, "usage: bench_reserve [--json] [--quick]\n");
             return 2;
         }
     }
-    measure(&result, &plan);
+    measure(&result, &plan, &threads_plan);
     if (json)
         print_json(&result);
     else

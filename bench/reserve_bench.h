@@ -1,5 +1,6 @@
 /* What the parts of bench_reserve share: how a figure is taken. Neighbours: bench_reserve.c (the program),
- * reserve_buffers.c (buffers: admission, maps, and what to compare them with). */
+ * reserve_buffers.c (buffers: admission, maps, and what to compare them with), reserve_ledger.c (reservations),
+ * reserve_waiters.c. */
 #ifndef SPW_BENCH_RESERVE_BENCH_H
 #define SPW_BENCH_RESERVE_BENCH_H
 
@@ -17,6 +18,9 @@ struct plan {
     unsigned warm_up, chunks, per_chunk;
 };
 
+/* Sorts the means. */
+struct figure figure_from(double *means, unsigned n);
+
 /* Plays pairs(arg, n) by the plan. */
 struct figure figure_of(void (*pairs)(void *arg, unsigned n), void *arg, const struct plan *plan);
 
@@ -25,6 +29,16 @@ void must(int rc);
 
 /* A manager of one host tier, without a spill folder. */
 spw_manager *manager_of(const char *spec);
+
+/* Reservations of 1 MiB in the host tier, made and released at once: by one thread, or by several,
+ * as each of them sees it. (reserve_ledger.c) */
+#define THREADS_MAX 8u
+struct figure reserve_release(const struct plan *plan);
+struct figure reserve_release_threads(const struct plan *plan, unsigned n_threads);
+
+/* n threads wait for a full tier, whose holder gives back what one needs, n times: nanoseconds of each until the last
+ * has it. (reserve_waiters.c) */
+double waiter_served(unsigned n);
 
 /* Buffers of 1 MiB in the host tier, one thread. (reserve_buffers.c) */
 struct figure admit_release(const struct plan *plan);
