@@ -1,6 +1,7 @@
 #!/bin/sh
 # Checks the documentation against the code: every command that README.md and docs/*.md show as ```sh runs and succeeds,
-# the README's C example is docs/example.c, which the build compiles and runs, and every link to a file finds it.
+# the C examples of README.md and docs/groups.md are docs/example.c and docs/example_groups.c, which the build compiles
+# and runs, and every link to a file finds it.
 #
 # Commands run from a folder that holds links to the checkout's files, with build/ being BUILD. A block whose line above
 # is `<!-- not run: REASON -->` is left out.
@@ -67,11 +68,15 @@ for file in *.md docs/*.md; do
     done <"$work/links"
 done
 
-blocks c "$root/README.md"
-cat "$work"/blocks/* >"$work/example.c" 2>/dev/null || :
-if ! diff -u --label README.md --label docs/example.c "$work/example.c" "$root/docs/example.c"; then
+# shows FILE EXAMPLE: the C code that FILE shows is EXAMPLE.
+shows() {
+    blocks c "$root/$1"
+    cat "$work"/blocks/* >"$work/example.c" 2>/dev/null || :
+    diff -u --label "$1" --label "$2" "$work/example.c" "$root/$2" && return
     failed=$((failed + 1))
-    echo "FAIL: the C example of README.md is not docs/example.c"
-fi
+    echo "FAIL: the C example of $1 is not $2"
+}
+shows README.md docs/example.c
+shows docs/groups.md docs/example_groups.c
 echo "$ran blocks of commands ran, $failed failures"
 [ "$failed" = 0 ]
