@@ -2,6 +2,7 @@
 #include "pool/ledger.h"
 
 #include <assert.h>
+#include <string.h>
 
 /* In the committed word of a gate whose group has a minimum. The root's word never has it. */
 #define GUARDED (UINT64_C(1) << 63)
@@ -32,11 +33,17 @@ void spw__group_init(struct spw__group *group, struct spw__group *parent, struct
     group->depth = parent ? parent->depth + 1 : 0;
     assert(group->depth < SPW__LEDGER_DEPTH_MAX);
     atomic_init(&group->cancelled, false);
+    atomic_init(&group->users, 0);
+    group->is_group = false;
+    memset(group->name, 0, sizeof group->name);
+    group->children = group->next = group->prev = NULL;
     for (int tier = 0; tier < SPW_TIER_META; tier++) {
         spw__gate_init(&group->gates[tier], UINT64_MAX);
         atomic_init(&group->min[tier], 0);
         atomic_init(&group->child_mins[tier], 0);
         atomic_init(&group->weight[tier], 1);
+        atomic_init(&group->leaving[tier], 0);
+        group->lack[tier] = (struct spw__lack){.next = NULL};
     }
 }
 
@@ -283,6 +290,25 @@ struct spw__group *spw__ledger_never_fits(struct spw__group *group, spw_tier tie
             return group;
     }
     return NULL;
+}
+
+bool spw__group_describe(struct spw__group *group, spw_tier tier, uint64_t bytes, spw_error_info *info)
+{
+    const struct spw__group *lacking = spw__ledger_short(group, tier, bytes);
+    if (!lacking || !lacking->parent)
+        return false;
+    info->limit_bytes = budget_of(lacking, tier);
+    info->group_committed_bytes = spw__ledger_committed(lacking, tier);
+    info->free_bytes = info->limit_bytes > info->group_committed_bytes
+                           ? info->limit_bytes - info->group_committed_bytes : 0;
+    memcpy(info->group, lacking->name, sizeof info->group);
+    return true;
+}
+
+void spw__group_note_leaving(struct spw__group *group, spw_tier tier, int64_t bytes)
+{
+    for (; group; group = group->parent)
+        (void)atomic_fetch_add_explicit(&group->leaving[tier], (uint64_t)bytes, memory_order_relaxed);
 }
 
 bool spw__ledger_cancelled(const struct spw__group *group)

@@ -26,6 +26,7 @@
 #include "pool/base/gate.h"
 #include "pool/base/lock.h"
 
+#include <spillway/error.h>
 #include <spillway/place.h>
 
 /* Nodes on a way from a group to the root, both counted. */
@@ -35,16 +36,33 @@ struct spw__ledger {
     struct spw__mutex locks[SPW_TIER_META]; /* leaf locks: of all guarded gates of a tier, and of the minima */
 };
 
+struct spw__group;
+
+/* Those who wait for room in a tier and that a group refuses. Of src/core/pressure.c: guarded by its tier's lock. */
+struct spw__lack {
+    struct spw__group *next;      /* another group with such waiters */
+    struct spw__group *requester; /* the group of the oldest */
+    uint64_t bytes;               /* of all of them */
+    bool listed;
+    bool admission;               /* one of them is an admission */
+};
+
 struct spw__group {
     struct spw__group *parent;  /* constant; NULL: the root */
     struct spw__ledger *ledger; /* constant; NULL: no group of the tree may have a minimum */
     uint32_t depth;             /* constant; 0: the root */
+    char name[32];              /* constant: for messages */
+    bool is_group;              /* constant: else it is a task's node, or the root */
     _Atomic bool cancelled;     /* atomic: with all below, for good */
     struct spw__gate gates[SPW_TIER_META]; /* of the tiers of payload; meta is charged to struct spw__meta alone. Read
                                               committed with spw__ledger_committed */
     _Atomic uint64_t min[SPW_TIER_META];       /* atomic; changed under the ledger's lock */
     _Atomic uint64_t child_mins[SPW_TIER_META]; /* atomic; changed under the ledger's lock: sum over the children */
     _Atomic uint32_t weight[SPW_TIER_META];    /* atomic: deserts beside the siblings; at least 1 */
+    _Atomic uint64_t leaving[SPW_TIER_META];   /* atomic: committed bytes that evictions in flight are about to free */
+    struct spw__lack lack[SPW_TIER_META];
+    _Atomic uint32_t users; /* atomic: what names it without being charged: payloads, and holes being opened */
+    struct spw__group *children, *next, *prev; /* guarded by the manager's lock of groups; next and prev: siblings */
 };
 
 void spw__ledger_init(struct spw__ledger *ledger);
@@ -93,8 +111,14 @@ struct spw__group *spw__ledger_short(struct spw__group *group, spw_tier tier, ui
  * set_aside bytes: the first on the way up; NULL: it fits once the others give way. */
 struct spw__group *spw__ledger_never_fits(struct spw__group *group, spw_tier tier, uint64_t bytes, uint64_t set_aside);
 
+/* When it is a group that refuses a charge of bytes, and not the root: its name, maximum and use in *info, and true. */
+bool spw__group_describe(struct spw__group *group, spw_tier tier, uint64_t bytes, spw_error_info *info);
+
 /* True when group or one above it is cancelled. */
 bool spw__ledger_cancelled(const struct spw__group *group);
+
+/* Counts bytes as leaving, or, negative, as gone or staying, for group and all above it. */
+void spw__group_note_leaving(struct spw__group *group, spw_tier tier, int64_t bytes);
 
 /* True when node is group, or somewhere below it. */
 static inline bool spw__group_is_below(const struct spw__group *node, const struct spw__group *group)

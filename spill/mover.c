@@ -2,6 +2,7 @@
 #include "spill/mover.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "pool/base/error.h"
@@ -111,10 +112,11 @@ static void finish(struct spw__mover *mover, struct spw__move *move)
 /* Finds space for a move to disk; asks for clean copies to be given up when there is none. */
 static int find_extent(struct spw__mover *mover, struct spw__move *move)
 {
-    int rc = spw__store_alloc(mover->config.store, move->bytes, move->excluded_folders, &move->to.extent);
+    struct spw__store *store = mover->config.store;
+    int rc = spw__store_alloc(store, move->group, move->bytes, move->excluded_folders, &move->to.extent);
     while (rc == SPW_ENOSPC && mover->config.reclaim_disk &&
-           mover->config.reclaim_disk(mover->config.reclaim_arg, move->bytes))
-        rc = spw__store_alloc(mover->config.store, move->bytes, move->excluded_folders, &move->to.extent);
+           mover->config.reclaim_disk(mover->config.reclaim_arg, move->group, move->bytes))
+        rc = spw__store_alloc(store, move->group, move->bytes, move->excluded_folders, &move->to.extent);
     return rc;
 }
 
@@ -174,6 +176,19 @@ static void reap(struct spw__mover *mover)
     }
 }
 
+/* Starts segments as long as there are units for them. */
+static void launch(struct spw__mover *mover, struct spw__move *move)
+{
+    while (move->status == SPW_OK && move->issued_bytes < move->bytes) {
+        if (atomic_load(&move->drop)) {
+            move->status = SPW_ECANCELED;
+            (void)snprintf(move->reason, sizeof move->reason, "called off: nobody needs it");
+        } else if (!spw__transfer_launch(mover, move)) {
+            break;
+        }
+    }
+}
+
 static int next_queue(const struct spw__mover *mover)
 {
     if (!mover->queues[DEMAND])
@@ -204,8 +219,7 @@ static bool start_queued(struct spw__mover *mover)
         while (*link)
             link = &(*link)->next;
         *link = move;
-        while (move->status == SPW_OK && move->issued_bytes < move->bytes && spw__transfer_launch(mover, move)) {
-        }
+        launch(mover, move);
         if (move->status == SPW_OK && move->issued_bytes < move->bytes)
             break; /* out of units or slots: it goes on first when one is free */
         if (mover->copied)
@@ -222,8 +236,7 @@ static bool feed_running(struct spw__mover *mover)
 {
     bool starved = false;
     for (struct spw__move *move = mover->running; move; move = move->next) {
-        while (move->status == SPW_OK && move->issued_bytes < move->bytes && spw__transfer_launch(mover, move)) {
-        }
+        launch(mover, move);
         starved |= move->status == SPW_OK && move->issued_bytes < move->bytes;
     }
     return starved;
@@ -310,6 +323,12 @@ void spw__mover_submit(struct spw__mover *mover, struct spw__move *move)
 void spw__mover_cancel(struct spw__move *move)
 {
     atomic_store(&move->cancel, true);
+}
+
+void spw__mover_drop(struct spw__move *move)
+{
+    atomic_store(&move->cancel, true);
+    atomic_store(&move->drop, true);
 }
 
 /* Slots of one segment each: 1 MiB, or less when staging is so small that few would be in flight. */

@@ -48,6 +48,7 @@ struct spw__move {
     /* Set by the owner. bytes 0: nothing is carried, done is called once `use` has completed. */
     struct spw__end from, to;
     uint64_t bytes;
+    struct spw__group *group;   /* charged for the disk space of a destination */
     uint64_t identity;          /* of the piece, mixed into its sum */
     uint64_t sum;               /* in: expected, for reads; out: for writes to disk */
     struct spw__use *use;       /* last use on a device stream that must come first; not owned; NULL: none */
@@ -55,6 +56,7 @@ struct spw__move {
     void (*done)(struct spw__move *move, int status); /* on failure the thread's error detail describes it */
     void *arg;
     atomic_bool cancel;         /* atomic: set by spw__mover_cancel, looked at before the first segment */
+    atomic_bool drop;           /* atomic: set by spw__mover_drop, looked at before each segment */
     /* Owner thread of the mover only. */
     struct spw__move *next;
     uint64_t issued_bytes;
@@ -98,8 +100,8 @@ struct spw__mover_config {
     struct spw__meta *meta;
     struct spw__counters *counters;
     unsigned first_counter;
-    /* Asked when no folder has room: frees disk space that is not the only copy; false when there is none. */
-    bool (*reclaim_disk)(void *arg, uint64_t bytes);
+    /* Asked when there is no room for a charge of bytes to group: frees disk space that is not the only copy; false when there is none. */
+    bool (*reclaim_disk)(void *arg, struct spw__group *group, uint64_t bytes);
     void *reclaim_arg;
     /* Called without locks when the last move under way is over. May be NULL. */
     void (*idle)(void *arg);
@@ -118,6 +120,10 @@ void spw__mover_submit(struct spw__mover *mover, struct spw__move *move);
 
 /* A move that has not started ends with SPW_ECANCELED; one that has goes on. */
 void spw__mover_cancel(struct spw__move *move);
+
+/* Nobody needs the move any more: no further segment of it starts, and it ends with SPW_ECANCELED unless all of them
+ * had. */
+void spw__mover_drop(struct spw__move *move);
 
 /* threads=0: one round of progress, waiting for a completion for at most timeout_ns. Returns true when work is left.
  * When another thread drives already it waits for a moment and returns. */

@@ -42,7 +42,6 @@ struct space {
 };
 
 struct spw__store {
-    struct spw__gate *gate;
     struct spw__meta *meta;
     const struct spw__log *log;
     uint32_t n_spaces; /* opened so far */
@@ -81,8 +80,8 @@ static int check_twice(const struct spw__store *store, const struct spw__folder 
     return 0;
 }
 
-int spw__store_create(const spw_spec_folder *folders, uint32_t n_folders, struct spw__gate *gate,
-                      struct spw__meta *meta, const struct spw__log *log, struct spw__store **out)
+int spw__store_create(const spw_spec_folder *folders, uint32_t n_folders, struct spw__meta *meta,
+                      const struct spw__log *log, struct spw__store **out)
 {
     struct spw__store *store;
     int rc;
@@ -93,7 +92,6 @@ int spw__store_create(const spw_spec_folder *folders, uint32_t n_folders, struct
     if (!store)
         return spw__fail(SPW_ENOMETA, "no metadata memory for the disk store (%zu bytes): raise meta=",
                          store_bytes(n_folders));
-    store->gate = gate;
     store->meta = meta;
     store->log = log;
     store->capacity = n_folders;
@@ -290,12 +288,21 @@ static int fail_no_space(const struct spw__store *store, uint64_t bytes, uint32_
                           quota ? "raise the quota in disk=" : full ? "" : "add a folder to disk=");
 }
 
-/* The budget of all folders together is used up: a quota somebody gave, or what the file
+/* A budget is used up: a group's, or that of all folders together, which is a quota somebody gave, or what the file
  * systems had free at the start. */
-static int fail_budget(const struct spw__store *store, uint64_t bytes)
+static int fail_budget(const struct spw__store *store, struct spw__group *group, uint64_t bytes)
 {
-    const spw_error_info info = {.place = SPW_DISK, .requested_bytes = bytes,
-                                 .free_bytes = spw__gate_free(store->gate), .limit_bytes = store->gate->budget};
+    spw_error_info info = {.place = SPW_DISK, .requested_bytes = bytes};
+    if (spw__group_describe(group, SPW_TIER_DISK, bytes, &info))
+        return spw__fail_info(&info, SPW_ENOSPC,
+                              "no room to spill %llu bytes: the group \"%s\" may have %llu on disk, and has %llu; "
+                              "raise its disk share with spw_group_set", (unsigned long long)bytes, info.group,
+                              (unsigned long long)info.limit_bytes, (unsigned long long)info.group_committed_bytes);
+    const struct spw__group *root = group;
+    while (root->parent)
+        root = root->parent;
+    info.free_bytes = spw__gate_free(&root->gates[SPW_TIER_DISK]);
+    info.limit_bytes = atomic_load(&root->gates[SPW_TIER_DISK].budget);
     char list[160] = "";
     size_t used = 0;
     bool given = false;
@@ -311,7 +318,8 @@ static int fail_budget(const struct spw__store *store, uint64_t bytes)
                           given ? "raise the quota in disk=" : "free space there (that is what the file system had)");
 }
 
-int spw__store_alloc(struct spw__store *store, uint64_t bytes, uint32_t exclude, struct spw__extent *out)
+int spw__store_alloc(struct spw__store *store, struct spw__group *group, uint64_t bytes, uint32_t exclude,
+                     struct spw__extent *out)
 {
     int os_errnos[SPW_SPEC_FOLDERS_MAX] = {0};
     struct spw__extent extent = {0};
@@ -322,8 +330,9 @@ int spw__store_alloc(struct spw__store *store, uint64_t bytes, uint32_t exclude,
     if (bytes == 0 || bytes > UINT64_MAX / 2)
         return spw__fail(SPW_EINVAL, "an extent of %llu bytes", (unsigned long long)bytes);
     extent.bytes = spw__round_up(bytes, store->block_bytes);
-    if (!spw__gate_commit(store->gate, extent.bytes))
-        return fail_budget(store, extent.bytes);
+    extent.group = group;
+    if (!spw__ledger_commit(group, SPW_TIER_DISK, extent.bytes))
+        return fail_budget(store, group, extent.bytes);
     while ((i = choose(store, skip)) < store->n_spaces) {
         rc = alloc_in(store, &store->spaces[i], extent.bytes, &extent, &os_errnos[i]);
         if (rc == 0) {
@@ -335,7 +344,7 @@ int spw__store_alloc(struct spw__store *store, uint64_t bytes, uint32_t exclude,
             break;
         skip |= UINT32_C(1) << i;
     }
-    spw__gate_uncommit(store->gate, extent.bytes);
+    spw__ledger_uncommit(group, SPW_TIER_DISK, extent.bytes);
     if (rc == SPW_ENOMETA)
         return spw__fail(rc, "no metadata memory for space in a spill file: raise meta=");
     return fail_no_space(store, extent.bytes, exclude, os_errnos);
@@ -350,7 +359,7 @@ void spw__store_free(struct spw__store *store, const struct spw__extent *extent)
         atomic_fetch_sub_explicit(&space->alloc_bytes, extent->bytes, memory_order_relaxed);
     spw__mutex_unlock(&space->lock);
     if (rc == 0)
-        spw__gate_uncommit(store->gate, extent->bytes);
+        spw__ledger_uncommit(extent->group, SPW_TIER_DISK, extent->bytes);
 }
 
 uint64_t spw__store_quota(const struct spw__store *store)

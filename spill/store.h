@@ -13,9 +13,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "pool/base/gate.h"
 #include "pool/base/log.h"
 #include "pool/base/meta.h"
+#include "pool/ledger.h"
 
 #include <spillway/spec.h>
 
@@ -25,16 +25,16 @@ struct spw__store;
 struct spw__extent {
     uint64_t offset;
     uint64_t bytes;  /* rounded up to the block size */
+    struct spw__group *group; /* charged for them */
     uint32_t node;
     uint32_t folder;
 };
 
 /* Opens one file in each folder (created when missing, mode 0700; refused when others can write to it and it is not
- * sticky). O_DIRECT where the file system takes it. gate is the disk place's gate: every extent is committed there too
- * (not owned). quota 0 means what the file system has free. Errors, with the folder's name in the message: SPW_EINVAL
+ * sticky). O_DIRECT where the file system takes it. quota 0 means what the file system has free. Errors, with the folder's name in the message: SPW_EINVAL
  * (not a directory, untrusted), SPW_EIO (cannot be used), SPW_ENOMETA. Nothing is left behind on error. */
-int spw__store_create(const spw_spec_folder *folders, uint32_t n_folders, struct spw__gate *gate,
-                      struct spw__meta *meta, const struct spw__log *log, struct spw__store **out);
+int spw__store_create(const spw_spec_folder *folders, uint32_t n_folders, struct spw__meta *meta,
+                      const struct spw__log *log, struct spw__store **out);
 
 /* Closes and thereby removes the files. NULL is a no-op. */
 void spw__store_destroy(struct spw__store *store);
@@ -43,9 +43,11 @@ void spw__store_destroy(struct spw__store *store);
 uint64_t spw__store_quota(const struct spw__store *store);
 
 /* Finds space for bytes (rounded up to the block size), in a folder whose bit in exclude (bit i: folder i) is not set;
- * among several the one with most free space of its quota. SPW_ENOSPC: no folder has room (quota, gate or file system);
- * SPW_ENOMETA. No change on error; a file system that is full is left as full as it was. */
-int spw__store_alloc(struct spw__store *store, uint64_t bytes, uint32_t exclude, struct spw__extent *out);
+ * among several the one with most free space of its quota, and charges group for the disk place. SPW_ENOSPC: no folder
+ * has room (quota or file system), or a budget on the way from group to the root has none; SPW_ENOMETA. No change on
+ * error; a file system that is full is left as full as it was. */
+int spw__store_alloc(struct spw__store *store, struct spw__group *group, uint64_t bytes, uint32_t exclude,
+                     struct spw__extent *out);
 
 /* Gives an extent back. The blocks stay allocated for reuse. */
 void spw__store_free(struct spw__store *store, const struct spw__extent *extent);

@@ -117,6 +117,48 @@ struct spw__item *spw__victims_pop(struct spw__victims *victims, bool clean_only
     return found;
 }
 
+static struct spw__item *best_locked(struct spw__victims *victims, bool clean_only, spw__victim_score *score, void *arg,
+                                     double *best)
+{
+    const enum spw__item_state last = clean_only ? SPW__ITEM_CLEAN : SPW__ITEM_DIRTY;
+    struct spw__item *found = NULL;
+    *best = -1;
+    for (enum spw__item_state state = SPW__ITEM_CLEAN; state <= last; state++)
+        for (struct spw__item *item = list_of(victims, state)->first; item; item = item->next) {
+            const double at = score(item, arg);
+            if (at < 0 || at <= *best)
+                continue;
+            *best = at;
+            found = item;
+        }
+    return found;
+}
+
+double spw__victims_best(struct spw__victims *victims, bool clean_only, spw__victim_score *score, void *arg)
+{
+    double best;
+    spw__mutex_lock(&victims->lock);
+    (void)best_locked(victims, clean_only, score, arg, &best);
+    spw__mutex_unlock(&victims->lock);
+    return best;
+}
+
+struct spw__item *spw__victims_pop_best(struct spw__victims *victims, bool clean_only, spw__victim_score *score,
+                                        void *arg, bool (*claim)(struct spw__item *item))
+{
+    struct spw__item *found;
+    double best;
+    bool claimed = false;
+    spw__mutex_lock(&victims->lock);
+    while (!claimed && (found = best_locked(victims, clean_only, score, arg, &best))) {
+        unlink_locked(victims, found);
+        claimed = claim(found);
+        set_state_locked(found, SPW__ITEM_OUT);
+    }
+    spw__mutex_unlock(&victims->lock);
+    return claimed ? found : NULL;
+}
+
 void spw__victims_forgive(struct spw__victims *victims)
 {
     spw__mutex_lock(&victims->lock);

@@ -45,6 +45,17 @@ void spw__victims_remove(struct spw__victims *victims, struct spw__item *item);
 struct spw__item *spw__victims_pop(struct spw__victims *victims, bool clean_only,
                                    bool (*claim)(struct spw__item *item));
 
+/* How much an item is wanted as a victim: the highest goes first, among equals the coldest; below 0: not at all. Runs
+ * under the queue's lock. */
+typedef double spw__victim_score(const struct spw__item *item, void *arg);
+
+/* The highest score in the queue, of clean items or (unless clean_only) dirty ones. Passes over all of them. */
+double spw__victims_best(struct spw__victims *victims, bool clean_only, spw__victim_score *score, void *arg);
+
+/* As spw__victims_pop, of the items with the highest score; NULL: none is wanted. Passes over all of them. */
+struct spw__item *spw__victims_pop_best(struct spw__victims *victims, bool clean_only, spw__victim_score *score,
+                                        void *arg, bool (*claim)(struct spw__item *item));
+
 /* The round is over: items that failed become candidates again, the coldest as before. */
 void spw__victims_forgive(struct spw__victims *victims);
 

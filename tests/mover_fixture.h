@@ -47,7 +47,7 @@ static struct {
     char folders[FOLDERS_MAX][300];
     spw_spec_folder specs[FOLDERS_MAX];
     struct spw__meta meta;
-    struct spw__gate gate;
+    struct spw__group group;
     struct spw__store *store;
     struct spw__device *device;
     struct spw__counters counters;
@@ -84,12 +84,12 @@ static inline void rig_prepare(unsigned n_folders, uint64_t quota_bytes)
     (void)snprintf(rig.root, sizeof rig.root, "%.200s/spillway-mover-XXXXXX", folder ? folder : "/var/tmp");
     ck_assert_ptr_nonnull(mkdtemp(rig.root));
     spw__meta_init(&rig.meta, 16 * MIB);
-    spw__gate_init(&rig.gate, UINT64_MAX / 2);
+    spw__group_init(&rig.group, NULL, NULL);
     for (unsigned i = 0; i < n_folders; i++) {
         (void)snprintf(rig.folders[i], sizeof rig.folders[i], "%s/%u", rig.root, i);
         rig.specs[i] = (spw_spec_folder){rig.folders[i], strlen(rig.folders[i]), quota_bytes};
     }
-    ck_assert_int_eq(spw__store_create(rig.specs, n_folders, &rig.gate, &rig.meta, &rig_log, &rig.store), SPW_OK);
+    ck_assert_int_eq(spw__store_create(rig.specs, n_folders, &rig.meta, &rig_log, &rig.store), SPW_OK);
     const struct spw__device_config device = {
         .kind = SPW_DRIVER_SIM, .capacity_bytes = 64 * MIB, .log = &rig_log, .meta = &rig.meta};
     ck_assert_int_eq(spw__device_open(&device, &rig.device), SPW_OK);
@@ -113,7 +113,7 @@ static inline void rig_close(void)
     spw__mover_destroy(rig.mover);
     free(rig.config.staging);
     spw__device_close(rig.device);
-    ck_assert_uint_eq(atomic_load(&rig.gate.committed), 0);
+    ck_assert_uint_eq(spw__ledger_committed(&rig.group, SPW_TIER_DISK), 0);
     spw__store_destroy(rig.store);
     ck_assert_uint_eq(atomic_load(&rig.meta.gate.committed), 0);
     ck_assert_int_eq(rmdir(rig.root), 0);
@@ -213,7 +213,8 @@ static inline void prepare(struct job *job, struct spw__end from, struct spw__en
 {
     memset(job, 0, sizeof *job);
     ck_assert_int_eq(sem_init(&job->over, 0, 0), 0);
-    job->move = (struct spw__move){.from = from, .to = to, .bytes = bytes, .identity = 42, .done = job_done};
+    job->move = (struct spw__move){.from = from, .to = to, .bytes = bytes, .group = &rig.group, .identity = 42,
+                                   .done = job_done};
 }
 
 static inline void wait_for(struct job *job)

@@ -17,7 +17,7 @@
 
 static char root[256]; /* a fresh folder on a disk */
 static struct spw__meta meta;
-static struct spw__gate gate;
+static struct spw__group group; /* its gate is that of the disk place */
 static struct spw__store *store;
 static unsigned log_lines;
 static char last_line[512];
@@ -38,7 +38,7 @@ static inline void setup(void)
     (void)snprintf(root, sizeof root, "%.200s/spillway-store-XXXXXX", folder ? folder : "/var/tmp");
     ck_assert_ptr_nonnull(mkdtemp(root));
     spw__meta_init(&meta, 16 * MIB);
-    spw__gate_init(&gate, 1024 * MIB * MIB);
+    spw__group_init(&group, NULL, NULL);
 }
 
 static inline unsigned count_entries(const char *path)
@@ -69,7 +69,7 @@ static inline spw_spec_folder folder_of(const char *path, uint64_t quota_bytes)
 static inline int create_in(const char *path, uint64_t quota_bytes)
 {
     const spw_spec_folder folder = folder_of(path, quota_bytes);
-    return spw__store_create(&folder, 1, &gate, &meta, &line_log, &store);
+    return spw__store_create(&folder, 1, &meta, &line_log, &store);
 }
 
 static inline void open_store(uint64_t quota_bytes)
@@ -80,7 +80,7 @@ static inline void open_store(uint64_t quota_bytes)
 static inline struct spw__extent take(uint64_t bytes)
 {
     struct spw__extent extent = {0};
-    ck_assert_int_eq(spw__store_alloc(store, bytes, 0, &extent), SPW_OK);
+    ck_assert_int_eq(spw__store_alloc(store, &group, bytes, 0, &extent), SPW_OK);
     ck_assert_uint_ge(extent.bytes, bytes);
     return extent;
 }

@@ -13,11 +13,13 @@
 #define NO_PADDING_BEHIND(type, last) _Static_assert(SPW__SIZED_FIRST(type, last) == sizeof(type), #type)
 NO_PADDING_BEHIND(spw_options, log_arg);
 NO_PADDING_BEHIND(spw_spec, numa_node);
-NO_PADDING_BEHIND(spw_admit_options, reservation);
-NO_PADDING_BEHIND(spw_alloc_options, reservation);
+NO_PADDING_BEHIND(spw_admit_options, group);
+NO_PADDING_BEHIND(spw_alloc_options, group);
+NO_PADDING_BEHIND(spw_group_options, wait);
+NO_PADDING_BEHIND(spw_group_usage, max_bytes);
 NO_PADDING_BEHIND(spw_map_options, reservation);
-NO_PADDING_BEHIND(spw_pool_options, reservation);
-NO_PADDING_BEHIND(spw_reserve_options, wait);
+NO_PADDING_BEHIND(spw_pool_options, group);
+NO_PADDING_BEHIND(spw_reserve_options, group);
 NO_PADDING_BEHIND(spw_stats, splits);
 NO_PADDING_BEHIND(spw_task_options, reserved);
 NO_PADDING_BEHIND(spw_task_usage, splits);

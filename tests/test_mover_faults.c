@@ -27,7 +27,7 @@ static void write_fails(enum kind kind, enum spw__fault_point point, int os_errn
     spw__fault_disarm(point);
     ck_assert_int_eq(job.error.code, code);
     ck_assert_uint_eq(job.error.requested_bytes, BYTES);
-    ck_assert_uint_eq(atomic_load(&rig.gate.committed), 0);
+    ck_assert_uint_eq(spw__ledger_committed(&rig.group, SPW_TIER_DISK), 0);
     ck_assert(end_holds(&from, BYTES, 4));
     ck_assert_int_eq(carry(&again, from, make_end(DISK, BYTES), BYTES), SPW_OK);
     ck_assert_int_eq(fetch(&back, &again, to), SPW_OK);
@@ -93,7 +93,7 @@ START_TEST(a_failed_write_goes_to_the_next_folder_from_its_beginning)
         ck_assert_uint_eq(job.move.to.extent.folder, 1); /* the first was chosen first: equal room */
         ck_assert_uint_eq(job.move.excluded_folders, 1);
         ck_assert_uint_eq(rig.log_lines, lines + 1);
-        ck_assert_uint_eq(atomic_load(&rig.gate.committed), job.move.to.extent.bytes);
+        ck_assert_uint_eq(spw__ledger_committed(&rig.group, SPW_TIER_DISK), job.move.to.extent.bytes);
         ck_assert_int_eq(fetch(&back, &job, to), SPW_OK); /* its sum counts each segment once */
         ck_assert(end_holds(&to, BYTES, 4));
         free_end(&job.move.to);
@@ -266,7 +266,7 @@ START_TEST(fault_IO_READ_is_EIO_and_the_copy_on_disk_stays)
         spw__fault_disarm(SPW__FAULT_IO_READ);
         ck_assert_int_eq(back.error.os_errno, EIO);
         ck_assert_ptr_nonnull(strstr(back.error.message, "read of"));
-        ck_assert_uint_eq(atomic_load(&rig.gate.committed), job.move.to.extent.bytes);
+        ck_assert_uint_eq(spw__ledger_committed(&rig.group, SPW_TIER_DISK), job.move.to.extent.bytes);
         ck_assert_int_eq(fetch(&back, &job, to), SPW_OK);
         ck_assert(end_holds(&to, BYTES, 4));
         free_end(&to);
@@ -313,8 +313,9 @@ static struct spw__extent spare;
 static unsigned reclaims;
 
 /* Has one extent to give up. */
-static bool reclaim(void *arg, uint64_t bytes)
+static bool reclaim(void *arg, struct spw__group *group, uint64_t bytes)
 {
+    ck_assert_ptr_eq(group, &rig.group);
     ck_assert_ptr_eq(arg, &spare);
     ck_assert_uint_eq(bytes, BYTES);
     reclaims++;
@@ -333,7 +334,7 @@ START_TEST(a_full_disk_asks_for_clean_copies_before_it_is_ENOSPC)
     rig.config.reclaim_arg = &spare;
     rig_create(&modes[_i]);
     const struct spw__end from = source(ALIGNED);
-    ck_assert_int_eq(spw__store_alloc(rig.store, BYTES, 0, &spare), SPW_OK);
+    ck_assert_int_eq(spw__store_alloc(rig.store, &rig.group, BYTES, 0, &spare), SPW_OK);
     ck_assert_int_eq(carry(&job, from, make_end(DISK, BYTES), BYTES), SPW_OK);
     ck_assert_uint_eq(reclaims, 1);
     ck_assert_int_eq(carry(&other, from, make_end(DISK, BYTES), BYTES), SPW_ENOSPC);
@@ -341,7 +342,7 @@ START_TEST(a_full_disk_asks_for_clean_copies_before_it_is_ENOSPC)
     ck_assert_int_eq(other.error.code, SPW_ENOSPC);
     ck_assert_ptr_nonnull(strstr(other.error.message, "disk="));
     ck_assert_uint_eq(other.move.to.extent.bytes, 0);
-    ck_assert_uint_eq(atomic_load(&rig.gate.committed), padded(BYTES));
+    ck_assert_uint_eq(spw__ledger_committed(&rig.group, SPW_TIER_DISK), padded(BYTES));
     free_ends(&from, &job.move.to);
     rig_close();
 }

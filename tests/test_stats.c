@@ -178,18 +178,22 @@ static uint64_t number_in(const char *json, const char *object, const char *key)
     return strtoull(at + strlen(name), NULL, 10);
 }
 
-/* Braces and quotes in order, and no number but integers. */
+/* Braces, brackets and quotes in order, and no number but integers. */
 static void check_json(const char *json)
 {
     int depth = 0;
     bool quoted = false;
     for (const char *at = json; *at; at++) {
+        if (quoted && at[0] == '\\' && at[1]) {
+            at++;
+            continue;
+        }
         quoted ^= *at == '"';
         if (quoted || *at == '"')
             continue;
-        depth += (*at == '{') - (*at == '}');
+        depth += (*at == '{' || *at == '[') - (*at == '}' || *at == ']');
         ck_assert_int_ge(depth, 0);
-        ck_assert_msg(strchr("{}:,0123456789\n", *at) != NULL, "'%c' in %s", *at, json);
+        ck_assert_msg(strchr("{}[]:,0123456789nul\n", *at) != NULL, "'%c' in %s", *at, json);
         ck_assert_msg(!(at[0] == ',' && at[1] == '}') && !(at[0] == '}' && at[1] == '"'), "at %s", at);
     }
     ck_assert_int_eq(depth, 0);
@@ -229,6 +233,44 @@ START_TEST(the_json_dump_has_the_snapshots_exact_integers)
 }
 END_TEST
 
+START_TEST(both_dumps_list_the_groups)
+{
+    static struct text text, json;
+    spw_group_options options;
+    spw_group *tenant, *query;
+    open_manager(SMALL_HOST);
+    spw_group_options_init(&options);
+    options.name = "a \"quoted\\\n name";
+    options.shares[SPW_TIER_HOST] = (spw_group_share){.min_bytes = 256 * KIB, .max_bytes = 512 * KIB, .weight = 7};
+    ck_assert_int_eq(spw_group_create(manager, &options, &tenant), SPW_OK);
+    spw_group_options_init(&options);
+    options.name = "query";
+    options.parent = tenant;
+    ck_assert_int_eq(spw_group_create(manager, &options, &query), SPW_OK);
+    ck_assert_int_eq(spw_group_cancel(query), SPW_OK);
+    ck_assert_int_eq(spw_stats_dump(manager, SPW_STATS_JSON, collect, &json), SPW_OK);
+    check_json(json.bytes);
+    const char *groups = strstr(json.bytes, "\"groups\":[");
+    ck_assert_ptr_nonnull(groups);
+    const char *first = strstr(groups, "{\"name\":\"a \\\"quoted\\\\\\u000a name\",\"parent\":0,\"cancelled\":0,");
+    const char *second = strstr(groups, "{\"name\":\"query\",\"parent\":1,\"cancelled\":1,");
+    ck_assert_ptr_nonnull(first);
+    ck_assert(second > first);
+    ck_assert_uint_eq(number_in(first, "host", "min_bytes"), 256 * KIB);
+    ck_assert_uint_eq(number_in(first, "host", "max_bytes"), 512 * KIB);
+    ck_assert_uint_eq(number_in(first, "host", "weight"), 7);
+    ck_assert_ptr_nonnull(strstr(second, "\"max_bytes\":null"));
+    ck_assert_int_eq(spw_stats_dump(manager, SPW_STATS_TEXT, collect, &text), SPW_OK);
+    ck_assert_ptr_nonnull(strstr(text.bytes, "256.0 KiB   512.0 KiB      7"));
+    ck_assert_ptr_nonnull(strstr(text.bytes, "  cancelled\n"));
+    ck_assert_int_eq(spw_group_destroy(query), SPW_OK);
+    spw__fault_arm(SPW__FAULT_META_ALLOC, 1, 1, ENOMEM);
+    ck_assert_int_eq(spw_stats_dump(manager, SPW_STATS_JSON, collect, &json), SPW_ENOMETA);
+    ck_assert_int_eq(spw_group_destroy(tenant), SPW_OK);
+    close_manager();
+}
+END_TEST
+
 START_TEST(a_json_parser_takes_the_dump)
 {
     static struct text text;
@@ -258,6 +300,7 @@ int main(void)
     tcase_add_test(tests, a_dump_wants_a_writer_and_a_format_and_ends_when_refused);
     tcase_add_test(tests, the_text_dump_shows_what_exists_and_nothing_else);
     tcase_add_test(tests, the_json_dump_has_the_snapshots_exact_integers);
+    tcase_add_test(tests, both_dumps_list_the_groups);
     tcase_add_test(tests, a_json_parser_takes_the_dump);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

@@ -19,11 +19,11 @@
 static void expect_no_space(uint64_t bytes)
 {
     struct spw__extent extent = {.bytes = 77};
-    const uint64_t committed = atomic_load(&gate.committed);
+    const uint64_t committed = spw__ledger_committed(&group, SPW_TIER_DISK);
     const uint64_t file_bytes = spw__store_file_bytes(store);
-    ck_assert_int_eq(spw__store_alloc(store, bytes, 0, &extent), SPW_ENOSPC);
+    ck_assert_int_eq(spw__store_alloc(store, &group, bytes, 0, &extent), SPW_ENOSPC);
     ck_assert_uint_eq(extent.bytes, 77);
-    ck_assert_uint_eq(atomic_load(&gate.committed), committed);
+    ck_assert_uint_eq(spw__ledger_committed(&group, SPW_TIER_DISK), committed);
     ck_assert_uint_eq(spw__store_file_bytes(store), file_bytes);
     ck_assert_uint_eq(spw_error_detail()->place, SPW_DISK);
 }
@@ -45,13 +45,13 @@ START_TEST(extents_are_whole_blocks_and_do_not_overlap)
     ck_assert_uint_eq(a.bytes % spw__store_block_bytes(store), 0);
     ck_assert_uint_eq(a.offset, 0);
     ck_assert_uint_eq(b.offset, a.bytes);
-    ck_assert_uint_eq(atomic_load(&gate.committed), a.bytes + b.bytes);
+    ck_assert_uint_eq(spw__ledger_committed(&group, SPW_TIER_DISK), a.bytes + b.bytes);
     spw__store_free(store, &a);
     spw__store_free(store, &b);
-    ck_assert_uint_eq(atomic_load(&gate.committed), 0);
+    ck_assert_uint_eq(spw__ledger_committed(&group, SPW_TIER_DISK), 0);
     struct spw__extent none;
-    ck_assert_int_eq(spw__store_alloc(store, 0, 0, &none), SPW_EINVAL);
-    ck_assert_int_eq(spw__store_alloc(store, UINT64_MAX, 0, &none), SPW_EINVAL);
+    ck_assert_int_eq(spw__store_alloc(store, &group, 0, 0, &none), SPW_EINVAL);
+    ck_assert_int_eq(spw__store_alloc(store, &group, UINT64_MAX, 0, &none), SPW_EINVAL);
 }
 END_TEST
 
@@ -95,7 +95,7 @@ END_TEST
 
 START_TEST(the_gate_refuses_before_the_file_grows)
 {
-    spw__gate_init(&gate, 2 * MIB);
+    atomic_store(&group.gates[SPW_TIER_DISK].budget, 2 * MIB);
     open_store(64 * MIB);
     (void)take(MIB);
     expect_no_space(2 * MIB);
@@ -145,14 +145,14 @@ START_TEST(the_folder_with_most_room_is_taken_unless_left_out)
         (void)snprintf(paths[i], sizeof paths[i], "%s/%u", root, i);
         folders[i] = folder_of(paths[i], (i + 1) * 4 * MIB);
     }
-    ck_assert_int_eq(spw__store_create(folders, 3, &gate, &meta, &line_log, &store), SPW_OK);
+    ck_assert_int_eq(spw__store_create(folders, 3, &meta, &line_log, &store), SPW_OK);
     ck_assert_uint_eq(spw__store_quota(store), 24 * MIB);
     ck_assert_str_eq(spw__store_path(store, 1), paths[1]);
     ck_assert_uint_eq(take(MIB).folder, 2);
-    ck_assert_int_eq(spw__store_alloc(store, MIB, 1u << 2, &extent), SPW_OK);
+    ck_assert_int_eq(spw__store_alloc(store, &group, MIB, 1u << 2, &extent), SPW_OK);
     ck_assert_uint_eq(extent.folder, 1);
-    ck_assert_int_eq(spw__store_alloc(store, 5 * MIB, 6, &extent), SPW_ENOSPC);
-    ck_assert_int_eq(spw__store_alloc(store, MIB, 7, &extent), SPW_ENOSPC);
+    ck_assert_int_eq(spw__store_alloc(store, &group, 5 * MIB, 6, &extent), SPW_ENOSPC);
+    ck_assert_int_eq(spw__store_alloc(store, &group, MIB, 7, &extent), SPW_ENOSPC);
     ck_assert_ptr_nonnull(strstr(spw_error_detail()->message, "left out"));
     /* Each is filled to its last byte before the store gives up. */
     for (unsigned i = 0; i < 22; i++)
@@ -209,7 +209,7 @@ START_TEST(fault_STORE_SPACE_in_one_folder_goes_to_the_next)
         (void)snprintf(paths[i], sizeof paths[i], "%s/%u", root, i);
         folders[i] = folder_of(paths[i], (2 - i) * 100 * MIB);
     }
-    ck_assert_int_eq(spw__store_create(folders, 2, &gate, &meta, &line_log, &store), SPW_OK);
+    ck_assert_int_eq(spw__store_create(folders, 2, &meta, &line_log, &store), SPW_OK);
     spw__fault_arm(SPW__FAULT_STORE_SPACE, 1, 2, ENOSPC);
     ck_assert_uint_eq(take(MIB).folder, 1);
     ck_assert_uint_eq(take(MIB).folder, 0);
@@ -235,10 +235,10 @@ START_TEST(alloc_without_metadata_memory_is_ENOMETA_and_leaves_no_block)
     struct spw__extent extent;
     open_store(1024 * MIB);
     spw__fault_arm(SPW__FAULT_META_ALLOC, 1, 0, ENOMEM);
-    ck_assert_int_eq(spw__store_alloc(store, MIB, 0, &extent), SPW_ENOMETA);
+    ck_assert_int_eq(spw__store_alloc(store, &group, MIB, 0, &extent), SPW_ENOMETA);
     ck_assert_uint_eq(allocated_bytes(), 0);
     ck_assert_uint_eq(spw__store_file_bytes(store), 0);
-    ck_assert_uint_eq(atomic_load(&gate.committed), 0);
+    ck_assert_uint_eq(spw__ledger_committed(&group, SPW_TIER_DISK), 0);
     spw__fault_disarm(SPW__FAULT_META_ALLOC);
     (void)take(MIB);
 }
@@ -279,7 +279,7 @@ static unsigned take_all(uint64_t bytes)
 {
     struct spw__extent extent;
     unsigned n = 0;
-    while (spw__store_alloc(store, bytes, 0, &extent) == SPW_OK)
+    while (spw__store_alloc(store, &group, bytes, 0, &extent) == SPW_OK)
         n++;
     ck_assert_int_eq(spw_error_detail()->code, SPW_ENOSPC);
     ck_assert_int_eq(spw_error_detail()->os_errno, ENOSPC);
@@ -331,7 +331,7 @@ static void *churn_main(void *arg)
         state = state * 1664525u + 1013904223u;
         if (extent->bytes)
             give_back(extent);
-        else if (spw__store_alloc(store, MIB, 0, extent) == SPW_OK)
+        else if (spw__store_alloc(store, &group, MIB, 0, extent) == SPW_OK)
             ck_assert_uint_eq(atomic_fetch_add(&owners[extent->offset / MIB], 1), 0);
     }
     for (unsigned i = 0; i < 4; i++)
@@ -349,7 +349,7 @@ START_TEST(threads_never_get_the_same_space)
         ck_assert_int_eq(pthread_create(&threads[i], NULL, churn_main, &seeds[i]), 0);
     for (unsigned i = 0; i < 4; i++)
         ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
-    ck_assert_uint_eq(atomic_load(&gate.committed), 0);
+    ck_assert_uint_eq(spw__ledger_committed(&group, SPW_TIER_DISK), 0);
     ck_assert_uint_le(spw__store_file_bytes(store), 12 * MIB);
     (void)take(12 * MIB);
 }

@@ -18,7 +18,7 @@ START_TEST(a_folder_named_twice_by_whatever_name_is_refused)
     (void)snprintf(once, sizeof once, "%s/once", root);
     (void)snprintf(again, sizeof again, "%s/../once", once);
     const spw_spec_folder folders[] = {folder_of(once, MIB), folder_of(again, MIB)};
-    ck_assert_int_eq(spw__store_create(folders, 2, &gate, &meta, &line_log, &store), SPW_EINVAL);
+    ck_assert_int_eq(spw__store_create(folders, 2, &meta, &line_log, &store), SPW_EINVAL);
     ck_assert_ptr_nonnull(strstr(spw_error_detail()->message, again));
     ck_assert_ptr_null(store);
     ck_assert_int_eq(access(once, F_OK), -1); /* it was created for this, and is gone again */
@@ -73,7 +73,7 @@ START_TEST(fault_STORE_OPEN_is_EIO_and_removes_the_folder_that_was_made)
         folders[i] = folder_of(paths[i], MIB);
     }
     spw__fault_arm(SPW__FAULT_STORE_OPEN, 3, 1, EMFILE); /* two calls open the first folder's file */
-    ck_assert_int_eq(spw__store_create(folders, 2, &gate, &meta, &line_log, &store), SPW_EIO);
+    ck_assert_int_eq(spw__store_create(folders, 2, &meta, &line_log, &store), SPW_EIO);
     ck_assert_ptr_null(store);
     ck_assert_int_eq(spw_error_detail()->os_errno, EMFILE);
     ck_assert_ptr_nonnull(strstr(spw_error_detail()->message, paths[1]));
@@ -127,7 +127,7 @@ START_TEST(folders_that_cannot_be_used_are_refused_by_name)
     (void)close(fd);
     expect_refused(path, SPW_EINVAL);
     (void)unlink(path);
-    ck_assert_int_eq(spw__store_create(NULL, 0, &gate, &meta, &line_log, &store), SPW_EINVAL);
+    ck_assert_int_eq(spw__store_create(NULL, 0, &meta, &line_log, &store), SPW_EINVAL);
 }
 END_TEST
 

@@ -60,6 +60,8 @@ typedef struct spw_error_info {
     uint64_t largest_free_bytes; /* largest contiguous hole at that moment */
     uint64_t limit_bytes;     /* the budget or the limit that stood in the way */
     uint64_t offset_bytes;    /* byte offset: of an error in a string, or of a failed transfer in a spill file */
+    uint64_t group_committed_bytes; /* what the group named below has there; limit_bytes is its maximum then */
+    char group[32];           /* whose maximum stood in the way; "": the place's budget did, or no budget */
     int os_errno;             /* errno of the system call behind it, 0 if none */
     char message[768];        /* one line, in English: what failed, by how much, and what would help */
 } spw_error_info;

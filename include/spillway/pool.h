@@ -42,6 +42,7 @@ typedef struct spw_pool_options {
     uint32_t flags; /* 0 or SPW_NOWAIT: neither evict nor wait, SPW_EAGAIN instead */
     spw_wait_options wait;
     spw_reservation *reservation; /* NULL: none. Else it pays, as for buffers; it must be of that place */
+    spw_group *group; /* who is charged, as for buffers (group.h). Not owned */
 } spw_pool_options;
 
 /* A pool's memory as one piece of address space. */

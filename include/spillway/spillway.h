@@ -7,6 +7,7 @@
 
 #include <spillway/buffer.h>
 #include <spillway/error.h>
+#include <spillway/group.h>
 #include <spillway/head.h>
 #include <spillway/manager.h>
 #include <spillway/place.h>

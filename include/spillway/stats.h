@@ -95,9 +95,11 @@ typedef enum spw_stats_format { SPW_STATS_TEXT = 0, SPW_STATS_JSON = 1 } spw_sta
 typedef int (*spw_writer)(void *arg, const char *bytes, size_t length);
 
 /* Writes a snapshot (see above for what taking one means) as aligned text in human units, or as one JSON object with
- * exact integers. The writer is called on the calling thread, several times, without locks: it may block, and may call
- * the library. SPW_EINVAL (NULL, an unknown format), SPW_EIO (the writer ended it; what was written stays), SPW_EFORK.
- * Any thread. Since 0.1. */
+ * exact integers. Both list the groups as well (in JSON "groups", parents before their children: "parent" is the place
+ * in the list of the one above, counted from 1, or 0; a "max_bytes" of null is no limit). The writer is called on the
+ * calling thread, several times, without locks: it may block, and may call the library. SPW_EINVAL (NULL, an unknown
+ * format), SPW_ENOMETA (no memory for the list of groups), SPW_EIO (the writer ended it; what was written stays),
+ * SPW_EFORK. Any thread. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_stats_dump(spw_manager *manager, spw_stats_format format, spw_writer writer, void *arg);
 
 SPW_END_DECLS

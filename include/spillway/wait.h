@@ -13,7 +13,7 @@
 SPW_BEGIN_DECLS
 
 typedef struct spw_task spw_task;     /* a unit of the engine's work (task.h) */
-typedef struct spw_group spw_group;   /* a query or tenant with budgets of its own */
+typedef struct spw_group spw_group;   /* a query or tenant, in the tree of budgets (group.h) */
 typedef struct spw_cancel spw_cancel; /* something that ends waits early */
 
 #define SPW_TIMEOUT_DEFAULT INT64_C(-1)      /* the manager's default_timeout_ms */

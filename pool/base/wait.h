@@ -17,6 +17,7 @@
  * Nobody starves. The front of a channel that SPW__WAIT_PASS_MAX grants have passed over becomes a barrier:
  *
  *     open --16 grants passed over the front--> barred: nobody else is attempted on the channel
+ *          (the front: the first that is not held back by a limit of its own, which what others get does not change)
  *     barred --the front is DONE | nothing was freed for 100 ms | lift_barriers--> open, and a pass over the others
  *
  * Threads: any. attempt, visit, completed and the hooks run under the wait lock: they may take pool locks, but do no
@@ -88,6 +89,7 @@ struct spw__waiter {
     uint32_t served; /* out of a successful attempt: the channels that were taken from; all, unless it says less */
     bool waiting;
     bool tried;   /* there was an attempt */
+    bool held_back; /* out of a failed attempt: it lacks nothing that others take */
     bool blocked; /* a thread sleeps in spw__wait_block */
     bool joined;  /* on its cancel token's list */
     uint8_t passed[SPW__WAIT_CHANNELS]; /* grants to others while it was the front */

@@ -17,7 +17,7 @@
 
 #include "pool/base/error.h"
 
-enum { SHARED_LANE = SPW__WAIT_LANES - 1 };
+enum { SHARED_LANE = SPW__WAIT_LANES - 1, HELD_BACK_MAX = 16 };
 
 static uint8_t take_lane_locked(struct spw__waitset *set, const void *key)
 {
@@ -126,12 +126,24 @@ static void raise_barrier_locked(struct spw__waitset *set, unsigned channel, str
         spw__cond_signal(&front->done);
 }
 
+/* The first that others may take something from; of many that are held back not all are passed. NULL: nobody. */
+static struct spw__waiter *front_locked(struct spw__waitset *set, unsigned channel)
+{
+    const struct spw__wait_node *node = set->trees[channel].first;
+    for (unsigned steps = 0; node && steps < HELD_BACK_MAX; steps++) {
+        struct spw__waiter *waiter = node->owner;
+        if (!waiter->held_back)
+            return waiter;
+        node = spw__wait_queue_next(&set->trees[channel], &node->order, NULL);
+    }
+    return NULL;
+}
+
 void spw__wait_pass_over_locked(struct spw__waitset *set, unsigned channel, const struct spw__waiter *by)
 {
-    const struct spw__wait_node *first = set->trees[channel].first;
-    if (!first || first->owner == by || set->barriers[channel])
+    struct spw__waiter *front = set->barriers[channel] ? NULL : front_locked(set, channel);
+    if (!front || front == by)
         return;
-    struct spw__waiter *front = first->owner;
     if (++front->passed[channel] >= SPW__WAIT_PASS_MAX)
         raise_barrier_locked(set, channel, front);
 }
@@ -281,6 +293,9 @@ void spw__wait_pass_locked(struct spw__waitset *set, uint32_t channels)
         const int result = spw__wait_attempt_locked(set, waiter);
         if (result == SPW_EAGAIN) {
             lower_to_failed_locked(&pass, waiter);
+            for (unsigned channel = 0; waiter->held_back && channel < SPW__WAIT_CHANNELS; channel++)
+                if (set->barriers[channel] == waiter)
+                    drop_barrier_locked(set, channel);
         } else {
             spw__wait_give_locked(set, waiter, result);
             lower_to_room_locked(&pass);

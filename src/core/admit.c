@@ -1,4 +1,5 @@
 /* New buffers: admission wherever there is room, and allocation in one place. Neighbours: pressure.c finds the room. */
+#include "src/core/group.h"
 #include "src/core/handle.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
@@ -55,6 +56,10 @@ static int create_buffer(struct spw__request *request, const spw_wait_options *w
         spw__tier_free(spw__tier_of(manager, (spw_tier)request->block.tier), &request->block);
     if (rc == SPW_OK)
         rc = spw__handle_create(manager, payload, tag, out);
+    if (rc == SPW_OK && (rc = spw__group_check(request->group)) != SPW_OK) { /* see group_cancel.c */
+        spw__handle_destroy(*out);
+        *out = NULL;
+    }
     if (rc != SPW_OK) {
         if (payload)
             spw__payload_unref(payload);
@@ -87,6 +92,7 @@ static spw_tier lowest_tier(const spw_manager *manager)
 int spw_admit(spw_manager *manager, size_t bytes, const spw_admit_options *options, spw_buffer **out)
 {
     spw_admit_options taken = admit_defaults;
+    struct spw__group *group;
     if (!manager || !out)
         return spw__fail(SPW_EINVAL, "spw_admit: manager or out is NULL");
     *out = NULL;
@@ -96,6 +102,8 @@ int spw_admit(spw_manager *manager, size_t bytes, const spw_admit_options *optio
     options = &taken;
     if (rc == SPW_OK)
         rc = check_options(manager, "spw_admit", options->flags, options->tag, &options->wait);
+    if (rc == SPW_OK)
+        rc = spw__group_charged(manager, options->group, &options->wait, "spw_admit", &group);
     if (rc != SPW_OK)
         return rc;
     if ((options->prefer && !spw__memory_place(manager, options->prefer)) ||
@@ -103,7 +111,7 @@ int spw_admit(spw_manager *manager, size_t bytes, const spw_admit_options *optio
         return spw__fail(SPW_EINVAL, "spw_admit: options.prefer and options.lowest must be memory tiers of this "
                                      "manager");
     struct spw__request request = {
-        .manager = manager, .bytes = bytes, .admission = true,
+        .manager = manager, .group = group, .bytes = bytes, .admission = true,
         .nowait = (options->flags & SPW_NOWAIT) != 0, .reservation = options->reservation,
         .first = options->prefer ? SPW_PLACE_TIER(options->prefer) : best_tier(manager),
         .lowest = options->lowest ? SPW_PLACE_TIER(options->lowest) : lowest_tier(manager)};
@@ -129,6 +137,7 @@ int spw_admit(spw_manager *manager, size_t bytes, const spw_admit_options *optio
 int spw_alloc(spw_manager *manager, spw_place place, size_t bytes, const spw_alloc_options *options, spw_buffer **out)
 {
     spw_alloc_options taken;
+    struct spw__group *group;
     if (!manager || !out)
         return spw__fail(SPW_EINVAL, "spw_alloc: manager or out is NULL");
     *out = NULL;
@@ -138,15 +147,25 @@ int spw_alloc(spw_manager *manager, spw_place place, size_t bytes, const spw_all
     options = &taken;
     if (rc == SPW_OK)
         rc = check_options(manager, "spw_alloc", options->flags, options->tag, &options->wait);
+    if (rc == SPW_OK)
+        rc = spw__group_charged(manager, options->group, &options->wait, "spw_alloc", &group);
     if (rc != SPW_OK)
         return rc;
     if (!spw__memory_place(manager, place))
         return spw__fail(SPW_EINVAL, "spw_alloc: the place is not a memory tier of this manager");
-    rc = spw__reservation_check(options->reservation, manager, SPW_PLACE_TIER(place), SPW_PLACE_TIER(place),
-                                "spw_alloc");
+    return spw__alloc_in(manager, group, place, bytes, options, out);
+}
+
+int spw__alloc_in(spw_manager *manager, struct spw__group *group, spw_place place, size_t bytes,
+                  const spw_alloc_options *options, spw_buffer **out)
+{
+    int rc = check_options(manager, "spw_alloc", options->flags, options->tag, &options->wait);
+    if (rc == SPW_OK)
+        rc = spw__reservation_check(options->reservation, manager, SPW_PLACE_TIER(place), SPW_PLACE_TIER(place),
+                                    "spw_alloc");
     if (rc != SPW_OK)
         return rc;
-    struct spw__request request = {.manager = manager, .bytes = bytes,
+    struct spw__request request = {.manager = manager, .group = group, .bytes = bytes,
                                    .nowait = (options->flags & SPW_NOWAIT) != 0,
                                    .reservation = options->reservation,
                                    .first = SPW_PLACE_TIER(place), .lowest = SPW_PLACE_TIER(place)};

@@ -87,14 +87,16 @@ spw_place spw_buffer_place(const spw_buffer *buffer)
         return SPW_PLACE_NONE;
     struct spw__payload *payload = buffer->payload;
     spw_tier lowest = SPW_TIER_DEVICE;
+    bool gone = true; /* so it stays when the buffer's group was cancelled */
     spw__mutex_lock(&payload->lock);
     for (uint32_t i = 0; i < payload->n_pieces; i++) {
         const struct spw__block *mem = &payload->pieces[i].mem;
         const spw_tier tier = spw__block_is(mem) ? (spw_tier)mem->tier : SPW_TIER_DISK;
         lowest = tier > lowest ? tier : lowest;
+        gone &= !spw__block_is(mem) && payload->pieces[i].disk.bytes == 0;
     }
     spw__mutex_unlock(&payload->lock);
-    return payload->n_pieces ? SPW_PLACE(lowest, 0) : SPW_PLACE_NONE;
+    return payload->n_pieces && !gone ? SPW_PLACE(lowest, 0) : SPW_PLACE_NONE;
 }
 
 const char *spw_buffer_tag(const spw_buffer *buffer)

@@ -5,6 +5,7 @@
 #include "src/core/hole.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
+#include "src/core/rank.h"
 #include "src/core/use.h"
 
 static struct spw__piece *piece_of(struct spw__item *item)
@@ -15,6 +16,20 @@ static struct spw__piece *piece_of(struct spw__item *item)
 bool spw__evict_claim(struct spw__item *item)
 {
     return !spw__piece_pinned(piece_of(item)) && spw__payload_try_ref(piece_of(item)->payload);
+}
+
+/* Counts bytes as about to be free in a queue's pool, and for the group that they are charged to; gone: they are, or
+ * stay. */
+static void note_leaving(struct spw__victims *queue, struct spw__group *group, spw_tier tier, uint64_t bytes)
+{
+    (void)atomic_fetch_add(&queue->leaving_bytes, bytes);
+    spw__group_note_leaving(group, tier, (int64_t)bytes);
+}
+
+static void note_gone(struct spw__victims *queue, struct spw__group *group, spw_tier tier, uint64_t bytes)
+{
+    (void)atomic_fetch_sub(&queue->leaving_bytes, bytes);
+    spw__group_note_leaving(group, tier, -(int64_t)bytes);
 }
 
 static struct spw__victims *victims_of(struct spw_manager *manager, const struct spw__block *block)
@@ -93,15 +108,18 @@ static void evict_done(struct spw__move *move, int status)
     struct spw__use *use = move->use;
     struct spw__hole *hole = piece->hole;
     piece->hole = NULL;
+    const bool cancelled = payload->cancelled;
     spw__mutex_unlock(&payload->lock);
 
     if (status != SPW_OK && status != SPW_ECANCELED)
         spw__pressure_note_failure(manager, (spw_tier)source.tier);
     if (spw__block_is(&to_free))
         spw__tier_free(spw__tier_of(manager, (spw_tier)to_free.tier), &to_free);
-    (void)atomic_fetch_sub(&victims_of(manager, &source)->leaving_bytes, source.bytes);
+    note_gone(victims_of(manager, &source), source.group, (spw_tier)source.tier, source.bytes);
     spw__use_unref(manager, use);
     spw__move_give(manager, move);
+    if (cancelled)
+        spw__payload_purge(payload);
     spw__waitset_signal_object(&manager->waits, payload);
     spw__payload_unref(payload);
     if (hole)
@@ -115,6 +133,7 @@ static void describe_move_locked(struct spw__piece *piece, struct spw__move *mov
 {
     struct spw__payload *payload = piece->payload;
     move->bytes = piece->disk.bytes ? 0 : spw__piece_bytes(piece);
+    move->group = payload->group;
     move->identity = payload->identity + piece->index;
     move->to = (struct spw__end){.tier = SPW_TIER_DISK};
     if (spw__block_is(&piece->to))
@@ -126,7 +145,8 @@ static void describe_move_locked(struct spw__piece *piece, struct spw__move *mov
     spw__piece_source_locked(piece, &move->from);
     piece->state = SPW__PIECE_SPILLING;
     piece->move = move;
-    (void)atomic_fetch_add(&victims_of(payload->manager, &piece->mem)->leaving_bytes, piece->mem.bytes);
+    note_leaving(victims_of(payload->manager, &piece->mem), piece->mem.group, (spw_tier)piece->mem.tier,
+                 piece->mem.bytes);
 }
 
 /* What the victim may go to gets memory first, since it cannot once the payload is locked. */
@@ -178,7 +198,7 @@ enum spw__evict_result spw__evict_start(const struct spw__victim *victim)
     const enum spw__evict_result result = start_locked(piece, move, victim);
     const bool moves = piece->move && piece->move == move;
     spw__mutex_unlock(&payload->lock);
-    (void)atomic_fetch_sub(&victim->queue->leaving_bytes, victim->bytes); /* now counted by the move, or free */
+    note_gone(victim->queue, payload->group, victim->tier, victim->bytes); /* now counted by the move, or free */
     if (moves) {
         spw__mover_submit(manager->mover, move); /* the reference goes with it */
         return result;
@@ -200,19 +220,23 @@ static bool find_beside_locked(struct spw__piece *piece, const struct spw__hole 
     return false;
 }
 
-/* Takes the piece out of the window by whatever is cheapest; false: it stays. */
+/* Takes the piece out of the window by whatever is cheapest; false: it stays. What its group's minimum protects may
+ * move within the tier, and no further. */
 static bool leave_window_locked(struct spw__piece *piece, struct spw__move *move, struct spw__hole *hole)
 {
     struct spw_manager *manager = piece->payload->manager;
-    if (piece->disk.bytes && !spw__use_pending(manager, piece->payload->last_use)) {
+    const bool stays = atomic_load(&manager->n_groups) &&
+                       spw__rank_protects(piece->payload->group, hole->tier, piece->mem.bytes, hole->requester);
+    if (!stays && piece->disk.bytes && !spw__use_pending(manager, piece->payload->last_use)) {
         drop_locked(piece);
         return true;
     }
     if (!move)
         return false;
     const bool alone = piece->payload->n_pieces == 1; /* see is_movable in hole.c */
-    if (!piece->disk.bytes && !(alone && find_beside_locked(piece, hole)) &&
-        !find_lower_locked(piece, hole->admission, &piece->to) && !manager->store)
+    if (stays ? !(alone && find_beside_locked(piece, hole))
+              : !piece->disk.bytes && !(alone && find_beside_locked(piece, hole)) &&
+                    !find_lower_locked(piece, hole->admission, &piece->to) && !manager->store)
         return false;
     piece->hole = hole;
     describe_move_locked(piece, move);
@@ -243,37 +267,55 @@ bool spw__evict_for_hole(struct spw__piece *piece, uint32_t node, struct spw__ho
     return false;
 }
 
-bool spw__victim_pop(const struct spw__tier *tier, bool clean_only, struct spw__victim *victim)
+bool spw__victim_pop(struct spw_manager *manager, const struct spw__choice *choice, struct spw__victim *victim)
 {
-    victim->item = spw__victims_pop(victim->queue, clean_only, spw__evict_claim);
-    if (!victim->item)
+    if (!spw__rank_pop(manager, choice, victim))
         return false;
-    victim->tier = tier->tier;
     victim->bytes = victim->item->bytes;
-    (void)atomic_fetch_add(&victim->queue->leaving_bytes, victim->bytes);
+    note_leaving(victim->queue, piece_of(victim->item)->payload->group, victim->tier, victim->bytes);
     return true;
 }
 
-void spw__evict_clean(struct spw_manager *manager, spw_tier which, uint64_t bytes)
+void spw__evict_clean(struct spw_manager *manager, struct spw__group *requester, spw_tier tier, uint64_t bytes)
 {
-    const struct spw__tier *tier = spw__tier_of(manager, which);
+    const struct spw__group *short_of = spw__ledger_short(requester, tier, bytes);
+    const struct spw__choice choice = {.tier = tier, .clean_only = true, .requester = requester,
+                                       .lacking = short_of && short_of->parent ? short_of : &manager->root};
     struct spw__victim victim = {.item = NULL};
-    bool more = true;
-    for (uint32_t at = 0; more && at < tier->n_pools; at++) {
-        victim.queue = &manager->victims[which][tier->route[at]];
-        while (more && spw__gate_free(&manager->root.gates[which]) < bytes && spw__victim_pop(tier, true, &victim))
-            more = spw__evict_start(&victim) != SPW__EVICT_BUSY;
-    }
+    while (spw__ledger_free_on_path(requester, tier) < bytes && spw__victim_pop(manager, &choice, &victim))
+        if (spw__evict_start(&victim) == SPW__EVICT_BUSY)
+            return;
 }
 
-bool spw__evict_reclaim_disk(void *arg, uint64_t bytes)
+/* NULL: everybody. */
+struct below {
+    const struct spw__group *group;
+};
+
+static double is_below(const struct spw__item *item, void *arg)
+{
+    const struct below *below = arg;
+    const struct spw__piece *piece = (const struct spw__piece *)(const void *)item;
+    return spw__group_is_below(piece->payload->group, below->group) ? 0 : -1;
+}
+
+/* A clean piece of those whose copies on disk are of use: any, or those of the group whose maximum is short. */
+static struct spw__item *pop_clean(struct spw__victims *queue, struct below *below)
+{
+    return below->group ? spw__victims_pop_best(queue, true, is_below, below, spw__evict_claim)
+                        : spw__victims_pop(queue, true, spw__evict_claim);
+}
+
+bool spw__evict_reclaim_disk(void *arg, struct spw__group *group, uint64_t bytes)
 {
     struct spw_manager *manager = arg;
+    const struct spw__group *lacking = spw__ledger_short(group, SPW_TIER_DISK, bytes);
+    struct below below = {.group = lacking && lacking->parent ? lacking : NULL};
     uint64_t freed = 0;
     for (unsigned tier = SPW__MEMORY_TIERS; tier-- > 0;)
         for (uint32_t pool = 0; pool < manager->tiers[tier].n_pools; pool++)
             while (freed < bytes) {
-                struct spw__item *item = spw__victims_pop(&manager->victims[tier][pool], true, spw__evict_claim);
+                struct spw__item *item = pop_clean(&manager->victims[tier][pool], &below);
                 if (!item)
                     break;
                 struct spw__piece *piece = piece_of(item);

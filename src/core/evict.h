@@ -23,11 +23,22 @@ struct spw__victim {
     bool disk_full; /* the disk had no room in this round */
 };
 
-/* Pops the coldest item of victim->queue, one of tier's, which counts as leaving from now on. False: there is none. */
-bool spw__victim_pop(const struct spw__tier *tier, bool clean_only, struct spw__victim *victim);
+/* A choice among the victims of a tier. */
+struct spw__choice {
+    spw_tier tier;
+    uint32_t route;       /* the pools from there on are of use, */
+    uint64_t least_bytes; /* if they can hold that much */
+    bool clean_only;
+    const struct spw__group *lacking;   /* what has no room: only what lies below it is of use */
+    const struct spw__group *requester; /* for whom: the groups that it belongs to are not held to their minima */
+};
 
-/* Drops clean copies of tier, coldest first, until bytes of its budget are free or there is none. Not under a lock. */
-void spw__evict_clean(struct spw_manager *manager, spw_tier tier, uint64_t bytes);
+/* Pops the victim that is to go first, which counts as leaving from now on. False: there is none. */
+bool spw__victim_pop(struct spw_manager *manager, const struct spw__choice *choice, struct spw__victim *victim);
+
+/* Drops clean copies of tier, those first that are to go first, until bytes are free to requester, or there is none that
+ * helps. Not under a lock. */
+void spw__evict_clean(struct spw_manager *manager, struct spw__group *requester, spw_tier tier, uint64_t bytes);
 
 /* Takes over the claim's reference and the count. May let lower pools grow: not under a lock. */
 enum spw__evict_result spw__evict_start(const struct spw__victim *victim);
@@ -36,8 +47,9 @@ enum spw__evict_result spw__evict_start(const struct spw__victim *victim);
  * Takes over a reference to its payload. True: it is moving, and spw__hole_piece_done is called when that is over. */
 bool spw__evict_for_hole(struct spw__piece *piece, uint32_t node, struct spw__hole *hole);
 
-/* Gives up clean copies on disk, coldest first, until bytes are free there or there are none. True if any was. */
-bool spw__evict_reclaim_disk(void *manager, uint64_t bytes);
+/* Gives up clean copies on disk, coldest first, until bytes are free there or there are none. When it is a group's
+ * maximum that refuses a charge of bytes to group, only those of that group are of use. True if any was. */
+bool spw__evict_reclaim_disk(void *manager, struct spw__group *group, uint64_t bytes);
 
 /* For spw__victims_pop. */
 bool spw__evict_claim(struct spw__item *item);

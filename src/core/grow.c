@@ -10,11 +10,12 @@
 uint64_t spw__pressure_room(void *arg, unsigned channel)
 {
     const struct spw_manager *manager = arg;
-    /* What lies in caches of small objects counts as committed, but an attempt takes it back; and what is set aside for
-     * a group is committed, but is there for that group. */
-    if (manager->tiers[channel].n_small != 0 || atomic_load(&manager->root.child_mins[channel]) != 0)
+    const struct spw__tier *tier = &manager->tiers[channel];
+    /* What lies in caches of small objects counts as committed, but an attempt takes it back. */
+    if (tier->n_small)
         return UINT64_MAX;
-    return spw__gate_free(&manager->root.gates[channel]);
+    /* A group may also get what is set aside for it. */
+    return spw__gate_free(&manager->root.gates[channel]) + atomic_load(&manager->root.child_mins[channel]);
 }
 
 /* What those need who may be served in a tier, be it their lowest or a better one. */
@@ -30,7 +31,7 @@ struct growth {
 static void add(struct growth *growth, const struct spw__request *request)
 {
     const uint64_t charge = spw__tier_charge(growth->tier, request->bytes);
-    if (request->charge_only || request->bytes > growth->tier->largest_request ||
+    if (request->charge_only || request->min_of || request->bytes > growth->tier->largest_request ||
         (!request->reservation && charge > growth->budget))
         return;
     growth->least_bytes = charge < growth->least_bytes ? charge : growth->least_bytes;
@@ -81,7 +82,7 @@ static int visit_grant(struct spw__waiter *waiter, void *arg)
         return SPW__VISIT_STOP;
     const spw_tier tier = (spw_tier)grant->window->tier;
     struct spw__tier *at = spw__tier_of(grant->manager, tier);
-    if (request->charge_only || spw__tier_charge(at, request->bytes) != grant->window->bytes ||
+    if (request->charge_only || request->min_of || spw__tier_charge(at, request->bytes) != grant->window->bytes ||
         at->pools[grant->window->pool].limit < request->bytes ||
         (request->align && grant->window->address % request->align != 0))
         return SPW_EAGAIN;

@@ -28,6 +28,10 @@ struct spw_buffer {
 /* The options of spw_alloc as this version knows them. SPW_EINVAL. */
 int spw__alloc_options_take(spw_alloc_options *options, const spw_alloc_options *given, const char *what);
 
+/* spw_alloc with options as this version knows them, at a memory place, charged to group. */
+int spw__alloc_in(spw_manager *manager, struct spw__group *group, spw_place place, size_t bytes,
+                  const spw_alloc_options *options, spw_buffer **out);
+
 /* SPW_ENOMETA when the budget is used up. The handle has one reference and takes over the payload's. */
 int spw__handle_create(spw_manager *manager, struct spw__payload *payload, const char *tag, spw_buffer **out);
 void spw__handle_destroy(spw_buffer *buffer);
@@ -35,6 +39,21 @@ void spw__handle_destroy(spw_buffer *buffer);
 /* Visits live handles until visit returns false. Not together with create or destroy by other threads' will. */
 void spw__handles_visit(spw_manager *manager, bool (*visit)(spw_buffer *buffer, void *arg), void *arg);
 void spw__handles_finish(spw_manager *manager);
+
+/* The same at any time, under the handles' lock: visit takes none. */
+void spw__handles_look(spw_manager *manager, bool (*visit)(const spw_buffer *buffer, void *arg), void *arg);
+
+/* A walk over the handles in parts. Zero-initialised at the start. */
+struct spw__handles_cursor {
+    struct spw__handle_chunk *chunk;
+    unsigned at;
+    bool begun;
+};
+
+/* Takes up to max references to payloads of live buffers that are charged to group or below it, from the cursor on.
+ * 0: there are no more. A buffer that is made meanwhile may be missed. */
+unsigned spw__handles_take(spw_manager *manager, struct spw__handles_cursor *cursor, const struct spw__group *group,
+                           struct spw__payload **out, unsigned max);
 
 /* SPW_OK, or SPW_EBADHANDLE / SPW_EFORK with detail. call names the public function. */
 int spw__handle_check(const spw_buffer *buffer, const char *call);

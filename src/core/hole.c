@@ -4,9 +4,11 @@
 
 #include "pool/base/error.h"
 #include "src/core/evict.h"
+#include "src/core/group.h"
 #include "src/core/manager.h"
 #include "src/core/payload.h"
 #include "src/core/pressure.h"
+#include "src/core/rank.h"
 
 void spw__hole_init(struct spw__hole *hole, struct spw_manager *manager, spw_tier tier)
 {
@@ -21,13 +23,21 @@ void spw__hole_finish(struct spw__hole *hole)
     spw__mutex_finish(&hole->lock);
 }
 
+struct search {
+    const struct spw__hole *hole;
+    const struct spw__pool *pool;
+};
+
 /* A look without the payload's lock: evict_start looks again under it. The pool's lock keeps the piece alive, since its
  * block is live there. */
 static bool is_movable(void *arg, uint32_t node, uint64_t bytes)
 {
-    const struct spw__pool *pool = arg;
-    const struct spw__piece *piece = spw__pool_owner_locked(pool, node);
-    (void)bytes;
+    const struct search *search = arg;
+    const struct spw__hole *hole = search->hole;
+    const struct spw__piece *piece = spw__pool_owner_locked(search->pool, node);
+    if (piece && piece->payload->n_pieces > 1 &&
+        spw__rank_protects(piece->payload->group, hole->tier, bytes, hole->requester))
+        return false;
     /* Pieces of one buffer are not scattered over memory: to bring them together takes a second block of the whole
      * size. They may go to disk, from where any victim comes back in the same way. */
     return piece && spw__item_is_queued(&piece->item) && !spw__piece_pinned(piece) &&
@@ -61,11 +71,12 @@ static enum spw__hole_result find_window(struct spw__hole *hole, uint32_t index,
 {
     struct spw__tier *tier = spw__tier_of(hole->manager, hole->tier);
     struct spw__pool *pool = &tier->pools[index];
+    struct search search = {.hole = hole, .pool = pool};
     const uint64_t charge = spw__tier_charge(tier, bytes);
     uint64_t begin = 0;
     enum spw__hole_result result = SPW__HOLE_NONE;
     spw__mutex_lock(&pool->lock);
-    if (spw__range_window(pool->range, charge, spw__hole_align(align), is_movable, pool, &begin) == SPW_OK) {
+    if (spw__range_window(pool->range, charge, spw__hole_align(align), is_movable, &search, &begin) == SPW_OK) {
         const uint32_t room = count_live_locked(pool, begin, begin + charge);
         struct spw__hole_piece *pieces = spw__meta_alloc(&hole->manager->meta, room * sizeof *pieces);
         if (pieces && spw__range_claim(pool->range, begin, charge) == SPW_OK) {
@@ -112,6 +123,7 @@ struct spw__hole_none spw__hole_none_locked(const struct spw__hole *hole)
 /* Another hole may be opened from here on, in this round as often as is left. */
 static void deactivate(struct spw__hole *hole, unsigned tries, const struct spw__hole_none *none)
 {
+    struct spw__group *requester = hole->requester;
     struct spw__pressure *pressure = &hole->manager->pressure[hole->tier];
     spw__mutex_lock(&pressure->lock);
     hole->active = false;
@@ -119,6 +131,7 @@ static void deactivate(struct spw__hole *hole, unsigned tries, const struct spw_
     if (none)
         hole->none = *none;
     spw__mutex_unlock(&pressure->lock);
+    spw__group_unuse(hole->manager, requester);
 }
 
 /* Gives the window up: to who waits for one like it, if it is clear, and else to all who wait. */
@@ -183,13 +196,14 @@ void spw__hole_piece_done(struct spw__hole *hole)
 }
 
 enum spw__hole_result spw__hole_open(struct spw_manager *manager, spw_tier which, uint64_t bytes, uint64_t align,
-                                     bool admission)
+                                     bool admission, struct spw__group *requester)
 {
     struct spw__hole *hole = &manager->holes[which];
     const struct spw__tier *tier = spw__tier_of(manager, which);
     const struct spw__hole_none none = {.bytes = bytes, .align = spw__hole_align(align),
                                         .changes = count_changes(hole)};
     enum spw__hole_result result = SPW__HOLE_NONE;
+    hole->requester = requester;
     for (uint32_t at = spw__tier_first_route(tier, bytes); at < tier->n_pools && result == SPW__HOLE_NONE; at++)
         result = find_window(hole, tier->route[at], bytes, align);
     if (result != SPW__HOLE_CLEARING) {

@@ -54,6 +54,7 @@ struct spw__hole {
     uint32_t pool;
     uint64_t offset, bytes; /* of the window */
     bool admission;         /* it is for an admission: nothing goes from device to pinned_host */
+    struct spw__group *requester; /* whom it is for: its groups' minima do not protect what lies in the window */
 };
 
 void spw__hole_init(struct spw__hole *hole, struct spw_manager *manager, spw_tier tier);
@@ -72,9 +73,10 @@ enum spw__hole_result {
 };
 
 /* Starts clearing a window in tier for a request of bytes at a multiple of align; the caller has set active, which is
- * cleared at the end. admission: the request is one. Not under a lock. */
+ * cleared at the end. admission: the request is one; requester: its group, which the caller uses (spw__group_use) and the
+ * hole from here on. Not under a lock. */
 enum spw__hole_result spw__hole_open(struct spw_manager *manager, spw_tier tier, uint64_t bytes, uint64_t align,
-                                     bool admission);
+                                     bool admission, struct spw__group *requester);
 
 /* What is known to have no window, as things are. The tier's pressure lock is held. */
 struct spw__hole_none spw__hole_none_locked(const struct spw__hole *hole);

@@ -13,6 +13,7 @@
 #include "pool/base/error.h"
 #include "pool/base/sized.h"
 #include "src/core/evict.h"
+#include "src/core/group.h"
 #include "src/core/handle.h"
 #include "src/core/options.h"
 #include "src/core/pressure.h"
@@ -136,8 +137,8 @@ static int build_store(struct spw_manager *manager, const spw_spec *spec)
         atomic_store(&manager->root.gates[SPW_TIER_DISK].budget, 0);
         return SPW_OK;
     }
-    const int rc = spw__store_create(spec->folders, spec->n_folders, &manager->root.gates[SPW_TIER_DISK],
-                                     &manager->meta, &manager->log, &manager->store);
+    const int rc = spw__store_create(spec->folders, spec->n_folders, &manager->meta, &manager->log,
+                                     &manager->store);
     if (rc == SPW_OK)
         atomic_store(&manager->root.gates[SPW_TIER_DISK].budget, spw__store_quota(manager->store));
     return rc;
@@ -249,11 +250,13 @@ static void dismantle(struct spw_manager *manager, bool forced)
     }
     spw__tasks_finish(manager);
     spw__device_close(manager->device);
+    spw__groups_finish(manager);
     spw__handles_finish(manager);
     spw__payload_spares_finish(manager);
     spw__reservations_finish(manager);
     spw__waitset_finish(&manager->waits);
     spw__mutex_finish(&manager->moves_lock);
+    spw__mutex_finish(&manager->groups_lock);
     spw__ledger_finish(&manager->ledger);
     if (!forced)
         check_gate(manager, &manager->meta.gate, SPW_TIER_META);
@@ -294,6 +297,9 @@ static struct spw_manager *new_manager(const spw_options *options, const struct 
     manager->fork_generation = fork_generation;
     spw__ledger_init(&manager->ledger);
     spw__group_init(&manager->root, NULL, &manager->ledger);
+    spw__mutex_init(&manager->groups_lock, SPW__RANK_GROUPS);
+    for (spw_tier tier = SPW_TIER_DEVICE; tier < SPW_TIER_META; tier++) /* of a place that is not there: nothing */
+        spw__gate_init(&manager->root.gates[tier], 0);
     spw__waitset_init(&manager->waits, manager->env.clock);
     manager->waits.blocked = spw__arbiter_blocked;
     manager->waits.blocked_arg = manager;
@@ -415,6 +421,8 @@ int spw_manager_destroy(spw_manager *manager)
         rc = spw__reservations_check_none(manager);
     if (rc == SPW_OK)
         rc = check_tasks(manager);
+    if (rc == SPW_OK)
+        rc = spw__groups_check(manager);
     if (rc == SPW_OK)
         dismantle(manager, false);
     return rc;

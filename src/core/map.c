@@ -106,8 +106,10 @@ static void fetch_done(struct spw__move *move, int status)
     if (spw__block_is(&to_free))
         spw__tier_free(spw__tier_of(manager, (spw_tier)to_free.tier), &to_free);
     spw__use_unref(manager, use);
-    if (abandoned)
+    if (abandoned) {
         free_fetch(manager, fetch);
+        spw__payload_purge(payload);
+    }
     spw__waitset_signal_object(&manager->waits, payload);
     spw__payload_unref(payload);
     spw__pressure_kick(manager, SPW_TIER_HOST);
@@ -324,8 +326,10 @@ static int look_locked(struct spw__payload *payload, spw_place place, uint32_t f
     const spw_tier *tier = &mapped->tier;
     const bool together = spw__payload_contiguous_locked(payload, &mapped->tier, &mapped->address);
     const bool here = together && ((flags & SPW_MAP_HERE) || *tier == SPW_PLACE_TIER(place));
-    int rc = lost_locked(payload);
+    int rc = spw__payload_check_locked(payload);
     *fetch = NULL;
+    if (rc == SPW_OK)
+        rc = lost_locked(payload);
     if (rc != SPW_OK)
         return rc;
     if ((flags & SPW_MAP_WRITE) && payload->sealed)
@@ -383,6 +387,7 @@ int spw__payload_map(struct spw__payload *payload, spw_place place, uint32_t fla
     mapped->used = payload->last_use != NULL;
     spw__mutex_unlock(&payload->lock);
     if (fetched) { /* other maps of this payload waited for the fetch to end */
+        spw__payload_purge(payload);
         spw__waitset_signal_object(waits, payload);
         spw__pressure_kick(payload->manager, SPW_TIER_HOST);
     }
@@ -420,7 +425,10 @@ int spw__payload_unmap(struct spw__payload *payload, uint32_t view_id, bool writ
             spw__piece_requeue_locked(&payload->pieces[i], false);
     }
     payload->writers -= write;
+    const bool cancelled = payload->cancelled;
     spw__mutex_unlock(&payload->lock);
+    if (cancelled)
+        spw__payload_purge(payload);
     spw__waitset_signal_object(&manager->waits, payload);
     spw__pressure_kick(manager, SPW_TIER_HOST);
     return rc;

@@ -204,20 +204,21 @@ static bool is_to_be_cut(const struct spw__block *block, uint64_t charge)
     return block->bytes - charge > charge / 16;
 }
 
-static bool suits(const struct spw__block *block, uint32_t pool, uint64_t charge, uint64_t align)
+static bool suits(const struct spw__block *block, const struct spw__group *group, uint32_t pool, uint64_t charge,
+                  uint64_t align)
 {
-    if (block->pool != pool || block->bytes < charge || block->address % align != 0)
+    if (block->group != group || block->pool != pool || block->bytes < charge || block->address % align != 0)
         return false;
     return !is_to_be_cut(block, charge) || block->slot == 0; /* small objects have no parts */
 }
 
-static struct parked_block *best_locked(const struct spw__parked_stream *stream, uint32_t pool, uint64_t charge,
-                                        uint64_t align)
+static struct parked_block *best_locked(const struct spw__parked_stream *stream, const struct spw__group *group,
+                                        uint32_t pool, uint64_t charge, uint64_t align)
 {
     struct parked_block *best = NULL;
     unsigned looks = 0;
     for (struct parked_block *at = stream->last; at && looks < LOOKS_MAX; at = at->prev, looks++) {
-        if (!suits(&at->block, pool, charge, align) || (best && at->block.bytes >= best->block.bytes))
+        if (!suits(&at->block, group, pool, charge, align) || (best && at->block.bytes >= best->block.bytes))
             continue;
         best = at;
         if (at->block.bytes == charge)
@@ -252,12 +253,12 @@ static bool cut_locked(struct spw__parked_stream *stream, struct spw__tier *tier
 
 /* The stream is made to wait for the event, which costs nothing when it recorded it itself: a stream that was destroyed
  * may have left its handle to another. */
-static struct parked_block *take_locked(struct spw__parked_stream *stream, struct spw__tier *tier, uint64_t bytes,
-                                        uint64_t align)
+static struct parked_block *take_locked(struct spw__parked_stream *stream, struct spw__tier *tier,
+                                        const struct spw__group *group, uint64_t bytes, uint64_t align)
 {
     const uint64_t charge = spw__tier_charge(tier, bytes);
     const uint32_t pool = tier->route[spw__tier_first_route(tier, bytes)];
-    struct parked_block *best = best_locked(stream, pool, charge, align);
+    struct parked_block *best = best_locked(stream, group, pool, charge, align);
     if (!best || spw__device_event_order(stream->manager->device, stream->stream, best->use->event) != SPW_OK)
         return NULL;
     if (is_to_be_cut(&best->block, charge) && !cut_locked(stream, tier, best, charge))
@@ -266,8 +267,8 @@ static struct parked_block *take_locked(struct spw__parked_stream *stream, struc
     return best;
 }
 
-bool spw__parked_take(struct spw_manager *manager, void *handle, spw_tier which, uint64_t bytes, uint64_t align,
-                      struct spw__block *out)
+bool spw__parked_take(struct spw_manager *manager, const struct spw__group *group, void *handle, spw_tier which,
+                      uint64_t bytes, uint64_t align, struct spw__block *out)
 {
     struct spw__parked *parked = &manager->parked;
     struct spw__tier *tier = spw__tier_of(manager, which);
@@ -277,7 +278,7 @@ bool spw__parked_take(struct spw_manager *manager, void *handle, spw_tier which,
     spw__mutex_lock(&parked->lock);
     struct spw__parked_stream *stream = find_locked(parked, handle);
     if (stream)
-        taken = take_locked(stream, tier, bytes, align);
+        taken = take_locked(stream, tier, group, bytes, align);
     spw__mutex_unlock(&parked->lock);
     if (!taken)
         return false;

@@ -34,10 +34,10 @@ void spw__parked_finish(struct spw_manager *manager); /* after the mover has fin
 /* Takes the block over. Without memory or an event for it the stream is waited for, and the block freed. */
 void spw__park(struct spw_manager *manager, struct spw__block *block, void *stream);
 
-/* A parked block of stream, from the pool that a request of bytes prefers, at least as large and at a multiple of
- * align; the rest of a much larger one stays parked. False: there is none. */
-bool spw__parked_take(struct spw_manager *manager, void *stream, spw_tier tier, uint64_t bytes, uint64_t align,
-                      struct spw__block *out);
+/* A parked block of stream that is charged to group, from the pool that a request of bytes prefers, at least as large
+ * and at a multiple of align; the rest of a much larger one stays parked. False: there is none. */
+bool spw__parked_take(struct spw_manager *manager, const struct spw__group *group, void *stream, spw_tier tier,
+                      uint64_t bytes, uint64_t align, struct spw__block *out);
 
 /* Gives back what has completed. True if anything was. Never under a lock. */
 bool spw__parked_sweep(struct spw_manager *manager);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "pool/base/error.h"
+#include "src/core/group.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
 #include "src/core/use.h"
@@ -120,6 +121,7 @@ int spw__payload_create(struct spw_manager *manager, struct spw__group *group, u
     payload->views.room = SPW__FEW_VIEWS;
     payload->manager = manager;
     payload->group = group;
+    spw__group_use(group);
     payload->size = size;
     payload->n_pieces = (uint32_t)n_pieces;
     payload->identity = atomic_fetch_add(&manager->next_identity, n_pieces);
@@ -161,11 +163,13 @@ static void free_piece(struct spw__piece *piece)
     }
     if (piece->disk.bytes)
         spw__store_free(manager->store, &piece->disk);
+    piece->disk = (struct spw__extent){.bytes = 0};
 }
 
 static void free_payload(struct spw__payload *payload)
 {
     struct spw_manager *manager = payload->manager;
+    struct spw__group *group = payload->group;
     for (uint32_t i = 0; i < payload->n_pieces; i++)
         free_piece(&payload->pieces[i]);
     spw__use_unref(manager, payload->last_use);
@@ -173,6 +177,7 @@ static void free_payload(struct spw__payload *payload)
         spw__meta_free(&manager->meta, payload->views.ids, payload->views.room * sizeof *payload->views.ids);
     if (!give_spare(manager, payload))
         free_memory(manager, payload, payload->n_pieces);
+    spw__group_unuse(manager, group);
 }
 
 /* The last use has completed (or can never complete: the context is lost). */
@@ -200,9 +205,34 @@ void spw__payload_unref(struct spw__payload *payload)
         free_when_unused(payload);
 }
 
+void spw__payload_purge(struct spw__payload *payload)
+{
+    struct spw_manager *manager = payload->manager;
+    struct spw__move *watch = NULL;
+    spw__mutex_lock(&payload->lock);
+    const bool due = payload->cancelled && payload->views.n == 0 && !payload->fetch;
+    const bool used = due && spw__use_pending(manager, payload->last_use);
+    if (used)
+        watch = spw__use_watch_locked(payload);
+    for (uint32_t i = 0; due && !used && i < payload->n_pieces; i++)
+        if (payload->pieces[i].state == SPW__PIECE_IDLE && !spw__piece_pinned(&payload->pieces[i]))
+            free_piece(&payload->pieces[i]);
+    spw__mutex_unlock(&payload->lock);
+    if (watch)
+        spw__mover_submit(manager->mover, watch);
+}
+
+int spw__payload_check_locked(const struct spw__payload *payload)
+{
+    return payload->cancelled ? spw__fail(SPW_ECANCELED, "the group \"%s\" of this buffer was cancelled",
+                                          payload->group->name)
+                              : spw__group_check(payload->group);
+}
+
 bool spw__piece_evictable_locked(const struct spw__piece *piece)
 {
-    return piece->payload->sealed && piece->state == SPW__PIECE_IDLE && !spw__piece_pinned(piece) &&
+    return piece->payload->sealed && !piece->payload->cancelled && piece->state == SPW__PIECE_IDLE &&
+           !spw__piece_pinned(piece) &&
            !piece->payload->gathering && spw__block_is(&piece->mem);
 }
 

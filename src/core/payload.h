@@ -7,6 +7,7 @@
  *     SPILLING         --cancelled, failed, or mapped meanwhile: evict_done--> IDLE, mem as before
  *     IDLE             --start_moves--> FETCHING --fetch_done--> IDLE, mem at the place asked for
  *     IDLE, disk only  --fetch_done(SPW_ECORRUPT)--> lost: the error sticks
+ *     IDLE, not in use --its group is cancelled: spw__payload_purge--> IDLE, nothing
  *
  * Invariants: one authoritative copy at any time; the source is freed only after the new place is published, under the
  * payload's lock; a piece with pins does not move; a piece that is sealed, IDLE, in memory, without pins and not
@@ -76,6 +77,7 @@ struct spw__payload {
     uint32_t writers;      /* open views with WRITE */
     uint32_t n_pieces;
     bool sealed;
+    bool cancelled;        /* its group was: it is freed, but for what is used, and cannot be mapped */
     bool watched;          /* the mover will report the end of last_use */
     bool gathering;        /* the fetch has its room: no piece may leave */
     uint8_t overbooked;    /* tier + 1 where its memory was paid for by overbooking: there it goes first. 0: nowhere */
@@ -99,6 +101,13 @@ void spw__payload_ref(struct spw__payload *payload);
 bool spw__payload_try_ref(struct spw__payload *payload);
 /* The last one frees. Outside the choice of victims, what was freed is followed by spw__pressure_kick. */
 void spw__payload_unref(struct spw__payload *payload);
+
+/* Frees the bytes of a cancelled payload in every tier, but for what a view, a fetch, a move or a stream still uses: for
+ * that it is called again when the use is over. Nothing happens to others. The caller holds a reference. */
+void spw__payload_purge(struct spw__payload *payload);
+
+/* SPW_ECANCELED, with detail, when the payload's group is. Payload locked. */
+int spw__payload_check_locked(const struct spw__payload *payload);
 
 uint64_t spw__piece_bytes(const struct spw__piece *piece);
 

@@ -1,5 +1,6 @@
 /* Raw memory: the public calls. Neighbours: pressure.c finds the room, raw.c knows every block by its address, parked.c
  * keeps what streams may still use. */
+#include "src/core/group.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
 
@@ -57,7 +58,8 @@ static void give_block(spw_manager *manager, struct spw__block *block, spw_strea
 static int find_block(struct spw__request *request, const spw_wait_options *wait, spw_stream *stream)
 {
     if (stream && request->first == SPW_TIER_DEVICE && !request->reservation &&
-        spw__parked_take(request->manager, stream, request->first, request->bytes, request->align, &request->block)) {
+        spw__parked_take(request->manager, request->group, stream, request->first, request->bytes, request->align,
+                         &request->block)) {
         count_alloc(request->manager, &request->block, 1);
         return SPW_OK;
     }
@@ -81,6 +83,7 @@ int spw_pool_alloc(spw_manager *manager, spw_place place, size_t bytes, size_t a
                    const spw_pool_options *options, spw_block *block)
 {
     spw_pool_options taken = pool_defaults;
+    struct spw__group *group;
     uint64_t serial;
     int rc = block ? SPW_OK : spw__fail(SPW_EINVAL, "spw_pool_alloc: block is NULL");
     if (block)
@@ -92,6 +95,8 @@ int spw_pool_alloc(spw_manager *manager, spw_place place, size_t bytes, size_t a
     options = &taken;
     if (rc == SPW_OK)
         rc = check_alloc(manager, align, options);
+    if (rc == SPW_OK)
+        rc = spw__group_charged(manager, options->group, &options->wait, "spw_pool_alloc", &group);
     if (rc != SPW_OK || bytes == 0)
         return rc;
     /* Never 0: raw memory does not go to disk, and needs no gaps before it to suit one. */
@@ -102,7 +107,7 @@ int spw_pool_alloc(spw_manager *manager, spw_place place, size_t bytes, size_t a
     if (rc != SPW_OK)
         return rc;
     struct spw__request request = {.manager = manager, .bytes = bytes, .align = align,
-                                   .group = spw__reservation_group(options->reservation),
+                                   .group = options->reservation ? options->reservation->group : group,
                                    .reservation = options->reservation,
                                    .nowait = (options->flags & SPW_NOWAIT) != 0,
                                    .first = SPW_PLACE_TIER(place), .lowest = SPW_PLACE_TIER(place)};

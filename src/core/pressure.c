@@ -4,6 +4,7 @@
 #include "pool/base/error.h"
 #include "src/core/arbiter.h"
 #include "src/core/evict.h"
+#include "src/core/group.h"
 #include "src/core/manager.h"
 #include "src/core/parked.h"
 #include "src/core/refusal.h"
@@ -43,13 +44,13 @@ static bool fits_empty(const struct spw__request *request, spw_tier tier)
     if (request->charge_only)
         return !spw__ledger_never_fits(request->group, tier, request->bytes, at->set_aside);
     return at->present && request->bytes <= at->largest_request &&
-           (request->reservation || spw__tier_charge(at, request->bytes) + at->set_aside <=
-                                        atomic_load(&request->group->gates[tier].budget));
+           (request->reservation ||
+            !spw__ledger_never_fits(request->group, tier, spw__tier_charge(at, request->bytes), at->set_aside));
 }
 
 bool spw__request_possible(const struct spw__request *request)
 {
-    bool possible = false;
+    bool possible = request->min_of != NULL; /* which was checked */
     for (spw_tier tier = request->first; tier <= request->lowest; tier++)
         possible |= fits_empty(request, tier);
     return possible;
@@ -68,6 +69,12 @@ static int try_tier(struct spw__request *request, struct spw__tier *tier, enum s
 static int try_tiers(struct spw__request *request, enum spw__grow grow, uint32_t barred)
 {
     bool possible = false;
+    if (spw__ledger_cancelled(request->group))
+        return SPW_ECANCELED;
+    if (request->min_of) {
+        request->block.tier = (uint8_t)request->lowest;
+        return !barred && spw__ledger_set_min(request->min_of, request->lowest, request->bytes) ? SPW_OK : SPW_EAGAIN;
+    }
     for (spw_tier tier = request->first; tier <= request->lowest; tier++) {
         struct spw__tier *at = spw__tier_of(request->manager, tier);
         if (!at->present)
@@ -90,13 +97,35 @@ static uint32_t taken_from(const struct spw__request *request)
 {
     if (request->reservation)
         return 0;
-    return SPW__CHANNEL(request->charge_only ? request->lowest : (spw_tier)request->block.tier);
+    const bool nothing = request->charge_only || request->min_of;
+    return SPW__CHANNEL(nothing ? request->lowest : (spw_tier)request->block.tier);
+}
+
+/* The group whose maximum refuses the request in a tier; NULL: none does. */
+static struct spw__group *refused_by(const struct spw__request *request, const struct spw__tier *tier)
+{
+    struct spw__group *lacking =
+        request->reservation ? NULL
+                             : spw__ledger_short(request->group, tier->tier, spw__request_charge(request, tier));
+    return lacking && lacking->parent ? lacking : NULL;
+}
+
+/* It is groups that refuse it, wherever it may go: what others get is not taken from it. */
+static bool is_held_back(const struct spw__request *request)
+{
+    bool held_back = true;
+    for (spw_tier tier = request->first; tier <= request->lowest; tier++) {
+        const struct spw__tier *at = spw__tier_of(request->manager, tier);
+        held_back &= !at->present || refused_by(request, at);
+    }
+    return held_back;
 }
 
 static int attempt(struct spw__waiter *waiter)
 {
     struct spw__request *request = (struct spw__request *)(void *)waiter;
     const int rc = try_tiers(request, SPW__GROW_NOT, waiter->barred);
+    waiter->held_back = rc == SPW_EAGAIN && is_held_back(request);
     waiter->what = request->failed == SPW_EFRAG ? SPW__WAIT_HOLE : SPW__WAIT_ROOM;
     if (rc == SPW_OK)
         waiter->served = taken_from(request);
@@ -121,6 +150,10 @@ static void set_needs(struct spw__request *request)
     struct spw__waiter *waiter = &request->waiter;
     if (request->reservation)
         return;
+    if (request->min_of) { /* takes no memory, and so has a key of its own */
+        waiter->key = request->min_of;
+        return;
+    }
     if (request->charge_only) {
         waiter->key = (const char *)request->group + KEY_OF_RESERVATIONS;
         waiter->need[request->lowest] = request->bytes;
@@ -153,8 +186,23 @@ struct demand {
     bool any;
     bool anywhere;             /* somebody wants nothing but budget: a victim of any pool is of use */
     bool stuck;                /* somebody was left out */
-    int complete_with;         /* when set: every waiter ends with it */
+    int complete_with;         /* when set: every waiter ends with it, of those that complete_of lacks room for */
+    const struct spw__group *complete_of; /* the root: those whom no group refuses */
+    struct spw__group *requester; /* of the oldest waiter; used until the choice was made */
+    struct spw__group *lacking;   /* groups that refuse waiters, each with its lack */
 };
+
+/* What a group refuses is no demand of the tier: victims of that group alone are of use. */
+static void note_lack(struct demand *demand, const struct spw__request *request, struct spw__group *group)
+{
+    struct spw__lack *lack = &group->lack[demand->tier->tier];
+    if (!lack->listed) {
+        *lack = (struct spw__lack){.next = demand->lacking, .requester = request->group, .listed = true};
+        demand->lacking = group;
+    }
+    lack->bytes += spw__request_charge(request, demand->tier);
+    lack->admission |= request->admission;
+}
 
 /* Who comes later may be left out: together they need more than there is. */
 static int go_on(struct demand *demand)
@@ -169,9 +217,16 @@ static int visit_demand(struct spw__waiter *waiter, void *arg)
     struct spw__request *request = (struct spw__request *)(void *)waiter;
     if (request->failed == SPW_ETOOBIG) /* no victim here would help it */
         return SPW_EAGAIN;
+    struct spw__group *refuser = refused_by(request, demand->tier);
     if (demand->complete_with) {
+        if ((refuser ? refuser : &request->manager->root) != demand->complete_of)
+            return SPW_EAGAIN;
         request->spill_failed = true;
         return demand->complete_with;
+    }
+    if (refuser) {
+        note_lack(demand, request, refuser);
+        return SPW_EAGAIN;
     }
     if (request->failed == SPW_EFRAG && request->bytes >= demand->none.bytes &&
         spw__hole_align(request->align) >= demand->none.align) {
@@ -180,6 +235,7 @@ static int visit_demand(struct spw__waiter *waiter, void *arg)
     }
     const uint32_t route = spw__tier_first_route(demand->tier, request->bytes);
     const uint64_t charge = spw__request_charge(request, demand->tier);
+    demand->requester = demand->any ? demand->requester : request->group;
     demand->any = true;
     if (!request->reservation) {
         demand->budget_bytes += charge;
@@ -212,11 +268,15 @@ static uint64_t most_supply(struct spw_manager *manager, struct spw__tier *tier)
 
 /* Looks at those whose victims come from tier, oldest first, until it is clear what to do. Guarded by the tier's
  * pressure lock. */
-static struct demand look_locked(struct spw_manager *manager, struct spw__tier *tier, int complete_with)
+static struct demand look_locked(struct spw_manager *manager, struct spw__tier *tier, int complete_with,
+                                 const struct spw__group *complete_of)
 {
-    struct demand demand = {.tier = tier, .complete_with = complete_with, .enough = most_supply(manager, tier),
+    struct demand demand = {.tier = tier, .complete_with = complete_with, .complete_of = complete_of,
+                            .enough = most_supply(manager, tier),
                             .none = spw__hole_none_locked(&manager->holes[tier->tier])};
     spw__waitset_visit_demands(&manager->waits, SPW__CHANNEL(tier->tier), visit_demand, &demand);
+    for (struct spw__group *at = demand.lacking; at; at = at->lack[tier->tier].next)
+        at->lack[tier->tier].listed = false;
     return demand;
 }
 
@@ -257,23 +317,15 @@ static bool covers(const struct supply *supply, uint64_t bytes, uint64_t budget_
     return bytes <= supply->memory && (budget_bytes == 0 || budget_bytes + supply->overbooked <= supply->budget);
 }
 
-/* The coldest item of the pools of use, from that place in the route on. Where the disk is full, and below the tier is
- * nothing but the disk, only clean items are of use: it is not asked once for every victim. */
-static bool pop_victim(struct spw_manager *manager, const struct spw__tier *tier, uint32_t route, uint64_t least_bytes,
-                       struct spw__victim *victim)
+/* A victim of the pools of use, from that place in the route on. Where the disk is full, and below the tier is nothing
+ * but the disk, only clean items are of use: it is not asked once for every victim. */
+static bool pop_victim(struct spw_manager *manager, struct spw__choice choice, struct spw__victim *victim)
 {
     bool disk_next = true;
-    for (spw_tier below = tier->tier + 1; below < SPW__MEMORY_TIERS; below++)
+    for (spw_tier below = choice.tier + 1; below < SPW__MEMORY_TIERS; below++)
         disk_next &= !manager->tiers[below].present;
-    for (int clean_only = 1; clean_only >= (victim->disk_full && disk_next ? 1 : 0); clean_only--)
-        for (uint32_t at = route; at < tier->n_pools; at++) {
-            if (tier->pools[tier->route[at]].size < least_bytes)
-                continue;
-            victim->queue = &manager->victims[tier->tier][tier->route[at]];
-            if (spw__victim_pop(tier, clean_only, victim))
-                return true;
-        }
-    return false;
+    choice.clean_only = victim->disk_full && disk_next;
+    return spw__victim_pop(manager, &choice, victim);
 }
 
 static void end_round_locked(struct spw_manager *manager, struct spw__tier *tier)
@@ -288,6 +340,35 @@ static void end_round_locked(struct spw_manager *manager, struct spw__tier *tier
 
 enum choice { CHOSE_NOTHING, CHOSE_VICTIM, CHOSE_HOLE };
 
+/* A failure that is no group's own: nothing that would be written can be. */
+static bool is_disk_full(const struct spw__pressure *pressure)
+{
+    return pressure->failed && pressure->failure.code == SPW_ENOSPC && !pressure->failure.group[0];
+}
+
+/* A victim of a group that refuses its own, unless what is leaving there is enough already. Guarded by the tier's
+ * pressure lock. */
+static bool choose_in_groups_locked(struct spw_manager *manager, const struct demand *all, struct spw__victim *victim)
+{
+    const spw_tier tier = all->tier->tier;
+    struct spw__pressure *pressure = &manager->pressure[tier];
+    for (struct spw__group *group = all->lacking; group; group = group->lack[tier].next) {
+        const struct spw__lack *lack = &group->lack[tier];
+        const struct spw__choice choice = {.tier = tier, .lacking = group, .requester = lack->requester};
+        const uint64_t committed = spw__ledger_committed(group, tier), max = atomic_load(&group->gates[tier].budget);
+        const uint64_t leaving = atomic_load(&group->leaving[tier]);
+        if (committed < leaving || (committed - leaving <= max && lack->bytes <= max - (committed - leaving)))
+            continue;
+        victim->disk_full = is_disk_full(pressure);
+        victim->admission = lack->admission;
+        if (pop_victim(manager, choice, victim))
+            return true;
+        if (pressure->failed && leaving == 0) /* as for all, below */
+            (void)look_locked(manager, all->tier, pressure->failure.code, group);
+    }
+    return false;
+}
+
 /* Picks what to do next if what is free and leaving does not cover what is waited for: a victim, or a hole where only
  * that is missing. Guarded by the tier's pressure lock. */
 static enum choice choose_locked(struct spw_manager *manager, struct spw__tier *tier, struct spw__victim *victim,
@@ -295,9 +376,11 @@ static enum choice choose_locked(struct spw_manager *manager, struct spw__tier *
 {
     struct spw__pressure *pressure = &manager->pressure[tier->tier];
     struct spw__hole *hole = &manager->holes[tier->tier];
-    const struct demand demand = look_locked(manager, tier, 0);
-    if (!demand.any && !demand.stuck)
+    const struct demand demand = look_locked(manager, tier, 0, NULL);
+    if (!demand.any && !demand.stuck && !demand.lacking)
         end_round_locked(manager, tier);
+    if (choose_in_groups_locked(manager, &demand, victim))
+        return CHOSE_VICTIM;
     if (!demand.any)
         return CHOSE_NOTHING;
     if (hole->active)
@@ -308,22 +391,27 @@ static enum choice choose_locked(struct spw_manager *manager, struct spw__tier *
         return CHOSE_NOTHING;
     if (demand.fragmented_bytes && supply.leaving == 0 && hole->tries < SPW__HOLE_TRIES_MAX) {
         *hole_demand = demand;
+        spw__group_use(demand.requester);
         hole->active = true;
         return CHOSE_HOLE;
     }
-    victim->disk_full = pressure->failed && pressure->failure.code == SPW_ENOSPC;
+    victim->disk_full = is_disk_full(pressure);
     /* An admission's victim is one that the others would not need. */
     victim->admission = covered ? demand.fragmented_admission
                                 : covers(&supply, demand.bytes - demand.admission_bytes,
                                          demand.budget_bytes - demand.admission_budget_bytes);
-    if (pop_victim(manager, tier, demand.route, demand.least_bytes, victim))
+    struct spw__choice choice = {.tier = tier->tier, .route = demand.route, .least_bytes = demand.least_bytes,
+                                 .lacking = &manager->root, .requester = demand.requester};
+    if (pop_victim(manager, choice, victim))
         return CHOSE_VICTIM;
+    choice.route = 0;
+    choice.least_bytes = 0;
     if (demand.anywhere && demand.budget_bytes + supply.overbooked > supply.budget &&
-        pop_victim(manager, tier, 0, 0, victim))
+        pop_victim(manager, choice, victim))
         return CHOSE_VICTIM;
     /* Everything that could go was tried, nothing is on its way, and something could not be written. */
     if (pressure->failed && !supply.in_flight) {
-        (void)look_locked(manager, tier, pressure->failure.code);
+        (void)look_locked(manager, tier, pressure->failure.code, &manager->root);
         end_round_locked(manager, tier);
     }
     return CHOSE_NOTHING;
@@ -357,7 +445,7 @@ static void pump(struct spw_manager *manager, spw_tier tier)
         case CHOSE_VICTIM: more = evict(manager, &victim); break;
         case CHOSE_HOLE: /* without one, others may still be helped; but not for ever while things change under us */
             more = spw__hole_open(manager, tier, demand.fragmented_bytes, demand.fragmented_align,
-                                  demand.fragmented_admission) != SPW__HOLE_CLEARING &&
+                                  demand.fragmented_admission, demand.requester) != SPW__HOLE_CLEARING &&
                    ++searches < SPW__HOLE_TRIES_MAX;
             break;
         }
@@ -410,6 +498,8 @@ static int wait_for_room(struct spw__request *request, const spw_wait_options *w
     set_needs(request);
     begin_round(manager, request->lowest);
     spw__wait_enqueue(&manager->waits, &request->waiter);
+    if (spw__ledger_cancelled(request->group)) /* it may not have been attempted */
+        spw__pressure_end_cancelled(manager);
     for (spw_tier tier = request->first; tier <= request->lowest; tier++)
         while (spw__pressure_grow(manager, tier, request)) { /* until it is enough for all, or nothing is left */
         }

@@ -24,6 +24,7 @@ struct spw__request {
     struct spw_manager *manager;
     struct spw__group *group; /* NULL: the task's, or the manager's own */
     spw_tier first, lowest; /* tiers tried, in order; victims come from the lowest */
+    struct spw__group *min_of; /* bytes are set aside for it, and nothing is allocated; NULL: a block is asked for */
     uint64_t bytes;
     uint64_t align; /* of the address: a power of two up to SPW__ALIGN_MAX; 0: what disks ask for */
     bool nowait;
@@ -61,6 +62,9 @@ bool spw__pressure_grant(struct spw_manager *manager, struct spw__block *window)
  * request and the oldest; NULL, for whoever changes a budget: for all, and those that it cannot hold any more end. It
  * blocks on the system, so nothing that must not block calls it. True when a pool grew. (grow.c) */
 bool spw__pressure_grow(struct spw_manager *manager, spw_tier tier, const struct spw__request *own);
+
+/* Ends the waits that are charged to a cancelled group. (group_cancel.c) */
+void spw__pressure_end_cancelled(struct spw_manager *manager);
 
 /* The waits' room hook, of a manager: what one request may get of a memory tier now is not more. (grow.c) */
 uint64_t spw__pressure_room(void *manager, unsigned channel);

@@ -5,6 +5,7 @@
 
 #include "pool/base/error.h"
 #include "src/core/arbiter.h"
+#include "src/core/group.h"
 #include "src/core/manager.h"
 #include "src/core/reserve.h"
 
@@ -12,30 +13,62 @@
     "every task waits: give back what you can (seal, unmap, release), call spw_task_wait_turn, and try again to get %s"
 #define TAKE_LESS "every task waits and has given back what it can: try again with a part of %s"
 
-/* The numbers of a refusal, for the detail of every error that leaves here. */
+/* The numbers of a refusal, for the detail of every error that leaves here. When a group refuses they are the group's,
+ * and it is named. */
 static spw_error_info numbers(const struct spw__request *request)
 {
     struct spw_manager *manager = request->manager;
     struct spw__tier *tier = spw__tier_of(manager, request->lowest);
-    const struct spw__gate *gate = &request->group->gates[request->lowest];
+    const struct spw__gate *gate = &manager->root.gates[request->lowest];
     const uint32_t route = spw__tier_first_route(tier, request->bytes);
-    return (spw_error_info){.place = SPW_PLACE(request->lowest, 0), .requested_bytes = request->bytes,
-                            .pool = route < tier->n_pools ? tier->route[route] : 0, .free_bytes = spw__gate_free(gate),
-                            .largest_free_bytes = spw__tier_largest_free_from(tier, route),
-                            .limit_bytes = atomic_load(&gate->budget)};
+    spw_error_info info = {.place = SPW_PLACE(request->lowest, 0), .requested_bytes = request->bytes,
+                           .pool = route < tier->n_pools ? tier->route[route] : 0, .free_bytes = spw__gate_free(gate),
+                           .largest_free_bytes = spw__tier_largest_free_from(tier, route),
+                           .limit_bytes = atomic_load(&gate->budget)};
+    if (!request->reservation)
+        (void)spw__group_describe(request->group, request->lowest, spw__request_charge(request, tier), &info);
+    return info;
 }
 
-/* The pools of tier could hold the request, but its budget was lowered to less. */
+/* The pools of tier could hold the request, but a budget cannot: the place's, less what is set aside, or a group's. */
 static int fail_budget(const struct spw__request *request, spw_tier tier)
 {
-    const struct spw__gate *gate = &request->group->gates[tier];
-    const spw_error_info info = {.place = SPW_PLACE(tier, 0), .requested_bytes = request->bytes,
-                                 .free_bytes = spw__gate_free(gate), .limit_bytes = atomic_load(&gate->budget),
-                                 .largest_free_bytes = spw__tier_largest_free(spw__tier_of(request->manager, tier))};
-    return spw__fail_info(&info, SPW_ETOOBIG, "a request of %llu bytes can never fit under the budget of %s, %llu "
-                                              "bytes: its pools could hold it; raise the budget with spw_set_budget",
-                          (unsigned long long)info.requested_bytes, spw_tier_name(tier),
-                          (unsigned long long)info.limit_bytes);
+    struct spw__tier *at = spw__tier_of(request->manager, tier);
+    const uint64_t charge = spw__request_charge(request, at);
+    const struct spw__group *lacking = spw__ledger_never_fits(request->group, tier, charge, at->set_aside);
+    lacking = lacking ? lacking : &request->manager->root;
+    const uint64_t mins = atomic_load(&lacking->child_mins[tier]);
+    spw_error_info info = {.place = SPW_PLACE(tier, 0), .requested_bytes = request->bytes,
+                           .free_bytes = spw__ledger_free_on_path(request->group, tier),
+                           .limit_bytes = atomic_load(&lacking->gates[tier].budget),
+                           .largest_free_bytes = spw__tier_largest_free(at)};
+    char owed[80] = "";
+    if (mins)
+        (void)snprintf(owed, sizeof owed, ", of which groups have %llu as their minima", (unsigned long long)mins);
+    if (!lacking->parent)
+        return spw__fail_info(&info, SPW_ETOOBIG, "a request of %llu bytes can never fit under the budget of %s, %llu "
+                                                  "bytes%s: its pools could hold it; raise the budget with "
+                                                  "spw_set_budget", (unsigned long long)info.requested_bytes,
+                              spw_tier_name(tier), (unsigned long long)info.limit_bytes, owed);
+    (void)snprintf(info.group, sizeof info.group, "%s", lacking->name);
+    info.group_committed_bytes = spw__ledger_committed(lacking, tier);
+    return spw__fail_info(&info, SPW_ETOOBIG, "a request of %llu bytes can never fit under the maximum of the group "
+                                              "\"%s\" in %s, %llu bytes%s; raise it with spw_group_set",
+                          (unsigned long long)info.requested_bytes, info.group, spw_tier_name(tier),
+                          (unsigned long long)info.limit_bytes, owed);
+}
+
+/* A group stands in the way: what others do does not help. */
+static int refuse_by_group(const spw_error_info *info, int code)
+{
+    return spw__fail_info(info, code, "no room%s for %llu bytes in %s: the group \"%s\" may have %llu there, and has "
+                                      "%llu%s; raise its maximum with spw_group_set",
+                          code == SPW_EAGAIN ? " at once" : " before the deadline",
+                          (unsigned long long)info->requested_bytes, spw_tier_name(SPW_PLACE_TIER(info->place)),
+                          info->group, (unsigned long long)info->limit_bytes,
+                          (unsigned long long)info->group_committed_bytes,
+                          code == SPW_EAGAIN ? "" : ", mapped, not sealed or raw: seal, unmap or release something of "
+                                                    "it, or");
 }
 
 /* A reservation wants no memory, and there is no hole to speak of. */
@@ -45,11 +78,16 @@ static int refuse_reservation(const struct spw__request *request, int code)
     spw_error_info info = numbers(request);
     char what[160], holders[256];
     info.largest_free_bytes = 0;
+    if (info.group[0] && (code == SPW_ENOMEM || code == SPW_EAGAIN))
+        return refuse_by_group(&info, code);
     (void)snprintf(what, sizeof what, "a reservation of %llu bytes of %s (budget %llu, free %llu)",
                    (unsigned long long)info.requested_bytes, tier, (unsigned long long)info.limit_bytes,
                    (unsigned long long)info.free_bytes);
     switch (code) {
     case SPW_ETOOBIG:
+        if (!spw__ledger_never_fits(&request->manager->root, request->lowest, request->bytes,
+                                    spw__tier_of(request->manager, request->lowest)->set_aside))
+            return fail_budget(request, request->lowest);
         return spw__fail_info(&info, code, "%s can never be granted%s; raise the budget with spw_set_budget, or %s=",
                               what, spw__tier_of(request->manager, request->lowest)->set_aside
                                         ? ": a part of the budget is set aside for staging" : "", tier);
@@ -74,8 +112,12 @@ static int refuse(const struct spw__request *request, int code)
     struct spw__tier *at = spw__tier_of(request->manager, request->lowest);
     const uint32_t route = spw__tier_first_route(at, request->bytes);
     char where[224], holders[256];
+    if (code == SPW_ECANCELED && spw__ledger_cancelled(request->group))
+        return spw__group_check(request->group);
     if (request->charge_only)
         return refuse_reservation(request, code);
+    if (info.group[0] && (code == SPW_ENOMEM || code == SPW_EAGAIN))
+        return refuse_by_group(&info, code);
     (void)snprintf(where, sizeof where,
                    "%llu bytes in %s%s, pool %u%s (budget %llu, free %llu; its pools: free %llu, largest hole %llu)",
                    (unsigned long long)info.requested_bytes, tier, request->first < request->lowest ? " or above" : "",

@@ -4,6 +4,7 @@
 #include "pool/base/error.h"
 #include "pool/base/sized.h"
 #include "src/core/evict.h"
+#include "src/core/group.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
 
@@ -113,7 +114,7 @@ static int obtain_up_to(struct spw__request *request, const spw_wait_options *wa
         if (spw__ledger_free_on_path(request->group, tier) < request->bytes) {
             (void)spw__tier_drain(spw__tier_of(manager, tier));
             if (!request->nowait)
-                spw__evict_clean(manager, tier, request->bytes);
+                spw__evict_clean(manager, request->group, tier, request->bytes);
         }
         taken = take_free(manager, request->group, tier, least, request->bytes);
         if (taken)
@@ -228,7 +229,10 @@ int spw_reserve(spw_manager *manager, spw_place place, uint64_t bytes, const spw
     const uint64_t charge = charge_of(spw__tier_of(manager, tier), bytes);
     const int64_t net = !options || taken.net_bytes == SPW_NET_BYTES_DEFAULT ? (int64_t)charge : taken.net_bytes;
     const bool is_try = options && (taken.flags & SPW_RESERVE_TRY);
-    struct spw__group *group = spw__task_node(manager, spw__task_of(manager, options ? &taken.wait : NULL));
+    struct spw__group *group;
+    rc = spw__group_charged(manager, options ? taken.group : NULL, options ? &taken.wait : NULL, "spw_reserve", &group);
+    if (rc != SPW_OK)
+        return rc;
     if (commit_at_once(manager, group, tier, charge))
         return wrap(manager, group, tier, charge, false, out);
     struct spw__request request = {.manager = manager, .group = group, .bytes = charge, .nowait = is_try,
@@ -250,6 +254,8 @@ int spw_reservation_grow(spw_reservation *reservation, uint64_t bytes, const spw
         rc = spw__check_wait(reservation->manager, wait);
     if (rc == SPW_OK && !wait)
         rc = spw__task_check(reservation->manager, NULL);
+    if (rc == SPW_OK)
+        rc = spw__group_check(reservation->group);
     if (rc != SPW_OK)
         return rc;
     struct spw_manager *manager = reservation->manager;

@@ -7,6 +7,7 @@
 #include "pool/base/sized.h"
 #include "pool/base/wait_pass.h"
 #include "src/core/arbiter.h"
+#include "src/core/group.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
 
@@ -97,7 +98,7 @@ static bool nothing_charged(const spw_task *task)
     for (unsigned tier = 0; tier < SPW_TIER_META; tier++)
         if (spw__ledger_committed(&task->node, (spw_tier)tier))
             return false;
-    return true;
+    return atomic_load(&task->node.users) == 0;
 }
 
 /* Memory for a task: that of a dead one whose charges are gone, else new. */
@@ -150,6 +151,10 @@ int spw_task_create(spw_manager *manager, const spw_task_options *options, spw_t
         rc = spw__fail(SPW_EINVAL, "spw_task_create: options.reserved is not 0");
     if (rc == SPW_OK && taken.name && strnlen(taken.name, SPW__TASK_NAME_BYTES) == SPW__TASK_NAME_BYTES)
         rc = spw__fail(SPW_EINVAL, "spw_task_create: the name is longer than %d bytes", SPW__TASK_NAME_BYTES - 1);
+    if (rc == SPW_OK && taken.group && taken.group->manager != manager)
+        rc = spw__fail(SPW_EINVAL, "spw_task_create: options.group belongs to another manager");
+    if (rc == SPW_OK && taken.group)
+        rc = spw__group_check(&taken.group->node);
     if (rc != SPW_OK)
         return rc;
     spw__mutex_lock(&manager->waits.lock);
@@ -161,9 +166,11 @@ int spw_task_create(spw_manager *manager, const spw_task_options *options, spw_t
         return spw__fail(SPW_ENOMETA, "no metadata memory for a task; raise meta=");
     *task = (struct spw_task){.manager = manager, .priority = taken.priority,
                               .asks_max = taken.asks_max ? taken.asks_max : SPW_TASK_ASKS_MAX};
-    spw__group_init(&task->node, &manager->root, &manager->ledger);
+    spw__group_init(&task->node, taken.group ? &taken.group->node : &manager->root, &manager->ledger);
     if (taken.name)
         memcpy(task->name, taken.name, strlen(taken.name));
+    memcpy(task->node.name, task->name, sizeof task->node.name);
+    spw__group_enter(manager, &task->node);
     spw__mutex_lock(&manager->waits.lock);
     task->serial = manager->arbiter.next_serial++;
     append_locked(&manager->arbiter, task);
@@ -188,6 +195,7 @@ int spw_task_destroy(spw_task *task)
     const bool dies = attached == 0 && users == 0 &&
                       atomic_compare_exchange_strong(&task->magic, &live, SPW__TASK_DEAD);
     if (dies) {
+        spw__group_leave(manager, &task->node);
         remove_locked(&manager->arbiter, task);
         (void)atomic_fetch_sub(&manager->arbiter.n_tasks, 1);
         spw__arbiter_give_turn_locked(manager);

@@ -3,6 +3,7 @@
 #include "src/core/use.h"
 
 #include "pool/base/error.h"
+#include "src/core/group.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
 
@@ -63,10 +64,17 @@ int spw__payload_wait_unlock(struct spw__payload *payload, const spw_wait_option
     struct spw__waiter waiter = {.object = payload, .channels = SPW__CHANNEL_OBJECT, .deadline_ns = deadline_ns,
                                  .cancel = wait ? wait->cancel : NULL, .what = SPW__WAIT_MOVE,
                                  .task = spw__task_of(payload->manager, wait)};
+    int rc = spw__payload_check_locked(payload);
+    if (rc != SPW_OK) {
+        spw__mutex_unlock(&payload->lock);
+        return rc;
+    }
     spw__wait_enqueue(waits, &waiter);
     spw__mutex_unlock(&payload->lock);
-    const int rc = spw__wait_block(waits, &waiter);
-    return rc == SPW_OK ? rc : spw__fail(rc, "the wait for a move of this buffer ended: %s", spw_strerror(rc));
+    rc = spw__wait_block(waits, &waiter);
+    if (rc == SPW_OK)
+        return spw__group_check(payload->group);
+    return spw__fail(rc, "the wait for a move of this buffer ended: %s", spw_strerror(rc));
 }
 
 /* The watched use has completed: whoever waits for the payload looks again. */
@@ -80,13 +88,13 @@ static void watched_use_over(struct spw__move *move, int status)
     payload->watched = false;
     spw__mutex_unlock(&payload->lock);
     spw__use_unref(manager, use);
+    spw__payload_purge(payload);
     spw__waitset_signal_object(&manager->waits, payload);
     spw__payload_unref(payload);
     spw__pressure_kick(manager, SPW_TIER_HOST);
 }
 
-/* The move by which the mover will report the end of the last use; NULL when it does so already. Payload locked. */
-static struct spw__move *watch_locked(struct spw__payload *payload)
+struct spw__move *spw__use_watch_locked(struct spw__payload *payload)
 {
     struct spw__use *use = payload->last_use;
     if (payload->watched)
@@ -107,7 +115,7 @@ int spw__use_order(struct spw__payload *payload, void *stream, const spw_wait_op
     if (stream && payload->last_use)
         rc = spw__device_event_order(manager->device, stream, payload->last_use->event);
     while (rc == SPW_OK && !stream && spw__use_pending(manager, payload->last_use)) {
-        struct spw__move *watch = watch_locked(payload);
+        struct spw__move *watch = spw__use_watch_locked(payload);
         if (watch) {
             spw__mutex_unlock(&payload->lock);
             spw__mover_submit(manager->mover, watch);

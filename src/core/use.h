@@ -35,7 +35,12 @@ int spw__use_order(struct spw__payload *payload, void *stream, const spw_wait_op
 /* Calls done once the payload's last use, which is pending, has completed. Nobody else refers to the payload. */
 void spw__use_when_over(struct spw__payload *payload, void (*done)(struct spw__move *move, int status));
 
-/* Waits until the payload's state changes; it is locked on entry and unlocked on return. */
+/* The move by which the mover will report the end of the last use, to be submitted; NULL when it does so already. What
+ * follows is a look at who waits for the payload, and spw__payload_purge. Payload locked. */
+struct spw__move *spw__use_watch_locked(struct spw__payload *payload);
+
+/* Waits until the payload's state changes; it is locked on entry and unlocked on return. SPW_ECANCELED also when its
+ * group is cancelled. */
 int spw__payload_wait_unlock(struct spw__payload *payload, const spw_wait_options *wait, uint64_t deadline_ns);
 
 #endif

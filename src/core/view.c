@@ -99,7 +99,10 @@ int spw_buffer_write(spw_buffer *buffer, size_t offset, const void *src, size_t 
     spw_view view;
     spw__mutex_lock(&payload->lock);
     const bool sealed = payload->sealed;
+    rc = spw__payload_check_locked(payload);
     spw__mutex_unlock(&payload->lock);
+    if (rc != SPW_OK)
+        return rc;
     if (sealed)
         return spw__fail(SPW_ESEALED, "spw_buffer_write: the buffer \"%s\" is sealed: its content is immutable",
                          buffer->tag);

@@ -1,5 +1,6 @@
 /* make_writable: the sole owner of content gets it back for writing, anybody else a copy. Neighbours: map.c, admit.c.
  */
+#include "src/core/group.h"
 #include "src/core/handle.h"
 #include "src/core/manager.h"
 #include "src/core/map.h"
@@ -77,7 +78,12 @@ static int copy_buffer(spw_buffer *buffer, const spw_view *view, const spw_alloc
     spw_view to;
     spw_alloc_options options = *given;
     options.tag = options.tag ? options.tag : buffer->tag;
-    int rc = spw_alloc(buffer->manager, view->place, view->size, &options, out);
+    struct spw__group *group;
+    int rc = spw__group_charged(buffer->manager, options.group, &options.wait, "spw_buffer_make_writable", &group);
+    if (rc == SPW_OK && group == &buffer->manager->root)
+        group = spw__group_of(buffer->payload->group);
+    if (rc == SPW_OK)
+        rc = spw__alloc_in(buffer->manager, group, view->place, view->size, &options, out);
     if (rc != SPW_OK)
         return rc;
     rc = copy_head(buffer, *out);

@@ -120,12 +120,16 @@ int spw_stats_dump(spw_manager *manager, spw_stats_format format, spw_writer wri
     struct spw__out out = {.writer = writer, .arg = arg};
     if (!writer || (format != SPW_STATS_TEXT && format != SPW_STATS_JSON))
         return spw__fail(SPW_EINVAL, "spw_stats_dump: writer is NULL, or format %d is not known", (int)format);
-    const int rc = spw_stats_snapshot(manager, &stats);
+    struct spw__group_list groups;
+    int rc = spw_stats_snapshot(manager, &stats);
+    if (rc == SPW_OK)
+        rc = spw__groups_list(manager, &groups);
     if (rc != SPW_OK)
         return rc;
     if (format == SPW_STATS_TEXT)
-        spw__stats_text(&stats, &out);
+        spw__stats_text(&stats, &groups, &out);
     else
-        spw__stats_json(&stats, &out);
+        spw__stats_json(&stats, &groups, &out);
+    spw__groups_list_finish(manager, &groups);
     return out.rc == 0 ? SPW_OK : spw__fail(SPW_EIO, "spw_stats_dump: the writer returned %d", out.rc);
 }

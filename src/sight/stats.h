@@ -2,6 +2,8 @@
 #ifndef SPW_SIGHT_STATS_H
 #define SPW_SIGHT_STATS_H
 
+#include "src/core/group.h"
+
 #include <spillway/stats.h>
 
 /* Output in pieces: remembers the first refusal of the writer. */
@@ -13,7 +15,17 @@ struct spw__out {
 
 void spw__outf(struct spw__out *out, const char *format, ...) SPW_PRINTF(2, 3);
 
-void spw__stats_text(const spw_stats *stats, struct spw__out *out);
-void spw__stats_json(const spw_stats *stats, struct spw__out *out);
+/* A size in human units: "1.5 MiB". */
+struct spw__human {
+    char text[24];
+};
+struct spw__human spw__human(uint64_t bytes);
+
+void spw__stats_text(const spw_stats *stats, const struct spw__group_list *groups, struct spw__out *out);
+void spw__stats_json(const spw_stats *stats, const struct spw__group_list *groups, struct spw__out *out);
+
+/* The part of each that is about groups. (stats_groups.c) */
+void spw__groups_text(const struct spw__group_list *groups, struct spw__out *out);
+void spw__groups_json(const struct spw__group_list *groups, struct spw__out *out);
 
 #endif

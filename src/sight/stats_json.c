@@ -41,13 +41,14 @@ static void edges_json(const spw_stats *stats, struct spw__out *out)
     spw__outf(out, "}");
 }
 
-void spw__stats_json(const spw_stats *stats, struct spw__out *out)
+void spw__stats_json(const spw_stats *stats, const struct spw__group_list *groups, struct spw__out *out)
 {
     spw__outf(out, "{\"tiers\":{");
     for (unsigned tier = 0; tier < SPW_TIER_COUNT; tier++)
         tier_json(&stats->tiers[tier], spw_tier_name((spw_tier)tier), tier ? "," : "", out);
     spw__outf(out, "},");
     edges_json(stats, out);
+    spw__groups_json(groups, out);
     spw__outf(out,
               ",\"disk_written_bytes\":%llu,\"disk_read_bytes\":%llu,\"disk_allocated_bytes\":%llu,\"waits\":%llu,"
               "\"wait_ns\":%llu,\"wait_timeouts\":%llu,\"spill_failures\":%llu,\"corrupt_pieces\":%llu,"

@@ -3,14 +3,10 @@
 
 #include <stdio.h>
 
-struct human {
-    char text[24];
-};
-
-static struct human human(uint64_t bytes)
+struct spw__human spw__human(uint64_t bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-    struct human result;
+    struct spw__human result;
     double value = (double)bytes;
     unsigned unit = 0;
     for (; value >= 1024 && unit + 1 < sizeof units / sizeof units[0]; unit++)
@@ -28,9 +24,9 @@ static void tiers_text(const spw_stats *stats, struct spw__out *out)
         if (at->budget_bytes == 0 && at->peak_bytes == 0)
             continue;
         spw__outf(out, "%-12s %11s %11s %11s %11s %11s %11s %11s %11s\n", spw_tier_name((spw_tier)tier),
-                  human(at->budget_bytes).text, human(at->committed_bytes).text, human(at->peak_bytes).text,
-                  human(at->raw_bytes).text, human(at->admit_bytes).text, human(at->spill_bytes).text,
-                  human(at->drop_bytes).text, human(at->largest_free_bytes).text);
+                  spw__human(at->budget_bytes).text, spw__human(at->committed_bytes).text, spw__human(at->peak_bytes).text,
+                  spw__human(at->raw_bytes).text, spw__human(at->admit_bytes).text, spw__human(at->spill_bytes).text,
+                  spw__human(at->drop_bytes).text, spw__human(at->largest_free_bytes).text);
     }
 }
 
@@ -41,8 +37,8 @@ static void reservations_text(const spw_stats *stats, struct spw__out *out)
         const spw_tier_stats *at = &stats->tiers[tier];
         if (at->reserved_bytes || at->overbooks || at->overbooked_bytes)
             spw__outf(out, "%s: %s reserved; overbooked now %s, %llu times by %s in all\n",
-                      spw_tier_name((spw_tier)tier), human(at->reserved_bytes).text, human(at->overbooked_bytes).text,
-                      (unsigned long long)at->overbooks, human(at->overbook_bytes).text);
+                      spw_tier_name((spw_tier)tier), spw__human(at->reserved_bytes).text, spw__human(at->overbooked_bytes).text,
+                      (unsigned long long)at->overbooks, spw__human(at->overbook_bytes).text);
     }
 }
 
@@ -58,17 +54,18 @@ static void edges_text(const spw_stats *stats, struct spw__out *out)
             (void)snprintf(name, sizeof name, "copy-%s-to-%s", spw_tier_name((spw_tier)from),
                            spw_tier_name((spw_tier)to));
             spw__outf(out, "%-32s %10llu %11s %11.3f s\n", name, (unsigned long long)edge->copies,
-                      human(edge->bytes).text, (double)edge->ns / 1e9);
+                      spw__human(edge->bytes).text, (double)edge->ns / 1e9);
         }
 }
 
-void spw__stats_text(const spw_stats *stats, struct spw__out *out)
+void spw__stats_text(const spw_stats *stats, const struct spw__group_list *groups, struct spw__out *out)
 {
     tiers_text(stats, out);
     reservations_text(stats, out);
+    spw__groups_text(groups, out);
     edges_text(stats, out);
-    spw__outf(out, "\ndisk: %s written, %s read, %s allocated (%s%s)\n", human(stats->disk_written_bytes).text,
-              human(stats->disk_read_bytes).text, human(stats->disk_allocated_bytes).text,
+    spw__outf(out, "\ndisk: %s written, %s read, %s allocated (%s%s)\n", spw__human(stats->disk_written_bytes).text,
+              spw__human(stats->disk_read_bytes).text, spw__human(stats->disk_allocated_bytes).text,
               stats->io_is_uring ? "io_uring" : "threads", stats->io_is_direct ? ", O_DIRECT" : "");
     spw__outf(out, "waits: %llu in %.3f s, %llu timed out; failed spills: %llu; corrupt pieces: %llu; buffers: %llu\n",
               (unsigned long long)stats->waits, (double)stats->wait_ns / 1e9, (unsigned long long)stats->wait_timeouts,
@@ -79,5 +76,5 @@ void spw__stats_text(const spw_stats *stats, struct spw__out *out)
                   (unsigned long long)stats->tasks, (unsigned long long)stats->retries,
                   (unsigned long long)stats->splits);
     if (stats->meta_resident_bytes)
-        spw__outf(out, "metadata: an arena of jemalloc with %s resident\n", human(stats->meta_resident_bytes).text);
+        spw__outf(out, "metadata: an arena of jemalloc with %s resident\n", spw__human(stats->meta_resident_bytes).text);
 }

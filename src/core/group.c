@@ -1,0 +1,401 @@
+/* Groups: life cycle, shares and queries. Neighbours: pool/ledger.c keeps the numbers, group_tree.c who is below whom,
+ * group_cancel.c ends a group's work. */
+#include "src/core/group.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "pool/base/error.h"
+#include "pool/base/sized.h"
+#include "src/core/evict.h"
+#include "src/core/handle.h"
+#include "src/core/manager.h"
+#include "src/core/pressure.h"
+
+/* Below the root and above a task's node. */
+#define DEPTH_MAX (SPW__LEDGER_DEPTH_MAX - 3)
+
+#define SHARE {.max_bytes = SPW_NO_LIMIT, .weight = 1}
+static const spw_group_options group_defaults = {.struct_size = sizeof(spw_group_options),
+                                                 .shares = {SHARE, SHARE, SHARE, SHARE},
+                                                 .wait = {.timeout_ms = SPW_TIMEOUT_DEFAULT}};
+_Static_assert(SPW_TIER_META == 4, "a share for each");
+
+void spw_group_options_init_sized(spw_group_options *options, size_t size)
+{
+    spw__sized_give(options, size, &group_defaults);
+}
+
+/* Shares */
+
+static int check_share(const char *call, spw_tier tier, const spw_group_share *share)
+{
+    if (share->weight == 0 || share->reserved)
+        return spw__fail(SPW_EINVAL, "%s: the share of %s has weight 0, or sets what is reserved; start from "
+                                     "spw_group_options_init", call, spw_tier_name(tier));
+    if (share->min_bytes > share->max_bytes)
+        return spw__fail(SPW_EINVAL, "%s: the minimum in %s, %llu bytes, is above the maximum of %llu", call,
+                         spw_tier_name(tier), (unsigned long long)share->min_bytes,
+                         (unsigned long long)share->max_bytes);
+    return SPW_OK;
+}
+
+/* Bytes of a place that are the library's own for good. */
+static uint64_t set_aside(const spw_manager *manager, spw_tier tier)
+{
+    return (unsigned)tier < SPW__MEMORY_TIERS ? manager->tiers[tier].set_aside : 0;
+}
+
+/* SPW_ETOOBIG when all minima together can never be had: node's new one, which replaces old, and those of the others.
+ */
+static int check_min(const spw_manager *manager, const char *call, const struct spw__group *node, spw_tier tier,
+                     uint64_t min, uint64_t old)
+{
+    uint64_t sum = min;
+    for (const struct spw__group *at = node->parent; at; at = at->parent) {
+        const uint64_t others = atomic_load(&at->child_mins[tier]) - old;
+        const uint64_t budget = atomic_load(&at->gates[tier].budget);
+        sum += at->parent ? 0 : set_aside(manager, tier);
+        if (others > budget || sum > budget - others) {
+            const spw_error_info info = {.place = SPW_PLACE(tier, 0), .requested_bytes = min, .limit_bytes = budget};
+            return spw__fail_info(&info, SPW_ETOOBIG, "%s: a minimum of %llu bytes in %s can never be had: the %s\"%s\""
+                                  " has at most %llu there, and owes %llu to others", call, (unsigned long long)min,
+                                  spw_tier_name(tier), at->parent ? "group " : "place ",
+                                  at->parent ? at->name : spw_tier_name(tier), (unsigned long long)budget,
+                                  (unsigned long long)others);
+        }
+        old = atomic_load(&at->min[tier]);
+        sum = sum + others > old ? sum + others : old;
+    }
+    return SPW_OK;
+}
+
+static int fail_min(const struct spw__group *node, spw_tier tier, uint64_t min)
+{
+    const spw_error_info info = {.place = SPW_PLACE(tier, 0), .requested_bytes = min,
+                                 .free_bytes = spw__ledger_free_on_path(node->parent, tier)};
+    return spw__fail_info(&info, SPW_ENOMEM, "no room for a minimum of %llu bytes in %s of the group \"%s\": %llu are "
+                          "free; release something first, or lower another group's minimum", (unsigned long long)min,
+                          spw_tier_name(tier), node->name, (unsigned long long)info.free_bytes);
+}
+
+/* Memory is made free for it as for an allocation; on disk clean copies are given up. */
+static int take_min(spw_manager *manager, struct spw__group *node, spw_tier tier, uint64_t min,
+                    const spw_wait_options *wait)
+{
+    if (min == 0 || spw__ledger_set_min(node, tier, min))
+        return SPW_OK;
+    if ((unsigned)tier < SPW__MEMORY_TIERS) {
+        struct spw__request request = {.manager = manager, .group = node->parent, .bytes = min, .min_of = node,
+                                       .first = tier, .lowest = tier};
+        return spw__request_run(&request, wait);
+    }
+    while (spw__evict_reclaim_disk(manager, node->parent, min))
+        if (spw__ledger_set_min(node, tier, min))
+            return SPW_OK;
+    return fail_min(node, tier, min);
+}
+
+/* Something may be granted now that was not before. */
+static void announce(spw_manager *manager, spw_tier tier)
+{
+    if ((unsigned)tier < SPW__MEMORY_TIERS) {
+        spw__waitset_signal(&manager->waits, SPW__CHANNEL(tier));
+        (void)spw__pressure_grow(manager, tier, NULL);
+    }
+    spw__pressure_kick(manager, SPW_TIER_HOST);
+}
+
+static void drop_minima(spw_manager *manager, struct spw__group *node)
+{
+    for (spw_tier tier = SPW_TIER_DEVICE; tier < SPW_TIER_META; tier++)
+        if (atomic_load(&node->min[tier])) {
+            (void)spw__ledger_set_min(node, tier, 0); /* less is always granted */
+            announce(manager, tier);
+        }
+}
+
+/* Life cycle */
+
+static int check_create(spw_manager *manager, const spw_group_options *options)
+{
+    int rc = spw__check_wait(manager, &options->wait);
+    if (rc == SPW_OK && options->name && strnlen(options->name, SPW__TAG_BYTES) == SPW__TAG_BYTES)
+        rc = spw__fail(SPW_EINVAL, "spw_group_create: the name is longer than %d bytes", SPW__TAG_BYTES - 1);
+    if (rc == SPW_OK && options->parent && options->parent->manager != manager)
+        rc = spw__fail(SPW_EINVAL, "spw_group_create: options.parent belongs to another manager");
+    if (rc == SPW_OK && options->parent && options->parent->node.depth >= DEPTH_MAX)
+        rc = spw__fail(SPW_EINVAL, "spw_group_create: groups nest in at most %u levels", DEPTH_MAX);
+    for (spw_tier tier = SPW_TIER_DEVICE; rc == SPW_OK && tier < SPW_TIER_META; tier++)
+        rc = check_share("spw_group_create", tier, &options->shares[tier]);
+    return rc == SPW_OK && options->parent ? spw__group_check(&options->parent->node) : rc;
+}
+
+static int give_shares(spw_group *group, const spw_group_options *options)
+{
+    struct spw__group *node = &group->node;
+    int rc = SPW_OK;
+    for (spw_tier tier = SPW_TIER_DEVICE; rc == SPW_OK && tier < SPW_TIER_META; tier++) {
+        const spw_group_share *share = &options->shares[tier];
+        atomic_store(&node->gates[tier].budget, share->max_bytes);
+        atomic_store(&node->weight[tier], share->weight);
+        rc = share->min_bytes ? check_min(group->manager, "spw_group_create", node, tier, share->min_bytes, 0) : SPW_OK;
+    }
+    for (spw_tier tier = SPW_TIER_DEVICE; rc == SPW_OK && tier < SPW_TIER_META; tier++)
+        rc = take_min(group->manager, node, tier, options->shares[tier].min_bytes, &options->wait);
+    return rc;
+}
+
+/* In the list of all groups. */
+static void enlist(spw_group *group)
+{
+    spw_manager *manager = group->manager;
+    spw__mutex_lock(&manager->groups_lock);
+    group->next = manager->groups;
+    if (group->next)
+        group->next->prev = group;
+    manager->groups = group;
+    spw__mutex_unlock(&manager->groups_lock);
+}
+
+/* Takes a group that nobody is charged to any more out of everything, and frees it. */
+static void discard(spw_group *group)
+{
+    spw_manager *manager = group->manager;
+    drop_minima(manager, &group->node);
+    spw__group_leave(manager, &group->node);
+    spw__mutex_lock(&manager->groups_lock);
+    if (group->prev)
+        group->prev->next = group->next;
+    else
+        manager->groups = group->next;
+    if (group->next)
+        group->next->prev = group->prev;
+    spw__mutex_unlock(&manager->groups_lock);
+    spw__meta_free(&manager->meta, group, sizeof *group);
+}
+
+int spw_group_create(spw_manager *manager, const spw_group_options *options, spw_group **out)
+{
+    spw_group_options taken = group_defaults;
+    if (!manager || !out)
+        return spw__fail(SPW_EINVAL, "spw_group_create: manager or out is NULL");
+    *out = NULL;
+    int rc = spw__check_process(manager);
+    if (rc == SPW_OK)
+        rc = spw__sized_take(&taken, SPW__SIZED_FIRST(spw_group_options, wait), options, "spw_group_create: options");
+    if (rc == SPW_OK)
+        rc = check_create(manager, &taken);
+    if (rc != SPW_OK)
+        return rc;
+    spw_group *group = spw__meta_alloc(&manager->meta, sizeof *group);
+    if (!group)
+        return spw__fail(SPW_ENOMETA, "no metadata memory for a group; raise meta=");
+    group->manager = manager;
+    spw__group_init(&group->node, taken.parent ? &taken.parent->node : &manager->root, &manager->ledger);
+    (void)snprintf(group->node.name, sizeof group->node.name, "%s", taken.name ? taken.name : "unnamed");
+    group->node.is_group = true;
+    spw__group_enter(manager, &group->node);
+    enlist(group);
+    rc = give_shares(group, &taken);
+    if (rc == SPW_OK)
+        *out = group;
+    else
+        discard(group);
+    return rc;
+}
+
+/* SPW_EINVAL unless group is one, and place one that groups have shares of. */
+static int check_place(const spw_group *group, spw_place place, const char *call)
+{
+    if (!group)
+        return spw__fail(SPW_EINVAL, "%s: group is NULL", call);
+    const int rc = spw__check_process(group->manager);
+    if (rc != SPW_OK)
+        return rc;
+    if (place == SPW_PLACE_NONE || SPW_PLACE_INDEX(place) != 0 || (unsigned)SPW_PLACE_TIER(place) >= SPW_TIER_META)
+        return spw__fail(SPW_EINVAL, "%s: groups have shares of device, pinned_host, host and disk", call);
+    return SPW_OK;
+}
+
+int spw_group_set(spw_group *group, spw_place place, const spw_group_share *share)
+{
+    int rc = check_place(group, place, "spw_group_set");
+    if (rc == SPW_OK && !share)
+        rc = spw__fail(SPW_EINVAL, "spw_group_set: share is NULL");
+    if (rc != SPW_OK)
+        return rc;
+    const spw_tier tier = SPW_PLACE_TIER(place);
+    struct spw__group *node = &group->node;
+    const uint64_t old = atomic_load(&node->min[tier]);
+    rc = check_share("spw_group_set", tier, share);
+    if (rc == SPW_OK && share->min_bytes > old)
+        rc = check_min(group->manager, "spw_group_set", node, tier, share->min_bytes, old);
+    if (rc != SPW_OK)
+        return rc;
+    if (!spw__ledger_set_min(node, tier, share->min_bytes)) {
+        announce(group->manager, tier); /* the try held the bytes for a moment */
+        return fail_min(node, tier, share->min_bytes);
+    }
+    atomic_store(&node->gates[tier].budget, share->max_bytes);
+    atomic_store(&node->weight[tier], share->weight);
+    announce(group->manager, tier);
+    return SPW_OK;
+}
+
+struct belongings {
+    const struct spw__group *node;
+    char text[160];
+    size_t used;
+    unsigned listed;
+};
+
+static bool list_child(struct belongings *list, const char *name)
+{
+    const int n = snprintf(list->text + list->used, sizeof list->text - list->used, "%s\"%s\"",
+                           list->listed ? ", " : "", name);
+    list->used += (size_t)(n > 0 ? n : 0);
+    list->listed++;
+    return list->used < sizeof list->text - 48;
+}
+
+static int check_children(spw_group *group)
+{
+    struct belongings list = {.node = &group->node};
+    spw__mutex_lock(&group->manager->groups_lock);
+    for (const struct spw__group *at = group->node.children; at && list_child(&list, at->name); at = at->next) {
+    }
+    spw__mutex_unlock(&group->manager->groups_lock);
+    return list.listed ? spw__fail(SPW_EBUSY, "the group \"%s\" has groups or tasks below it: %s; destroy them first",
+                                   group->node.name, list.text)
+                       : SPW_OK;
+}
+
+static bool list_buffer(const spw_buffer *buffer, void *arg)
+{
+    struct belongings *list = arg;
+    return !spw__group_is_below(buffer->payload->group, list->node) || list_child(list, buffer->tag);
+}
+
+static int check_buffers(spw_group *group)
+{
+    struct belongings list = {.node = &group->node};
+    spw__handles_look(group->manager, list_buffer, &list);
+    return list.listed ? spw__fail(SPW_EBUSY, "the group \"%s\" has live buffers: %s; release them first",
+                                   group->node.name, list.text)
+                       : SPW_OK;
+}
+
+/* Whoever chooses victims has seen the group's waiters last, now that there are none. */
+static void forget(spw_group *group)
+{
+    for (spw_tier tier = SPW_TIER_DEVICE; tier < SPW__MEMORY_TIERS; tier++) {
+        spw__mutex_lock(&group->manager->pressure[tier].lock);
+        spw__mutex_unlock(&group->manager->pressure[tier].lock);
+    }
+}
+
+/* Buffers that were released may still be carried, and be freed then. */
+static int wait_for_users(spw_group *group)
+{
+    spw_manager *manager = group->manager;
+    int rc = SPW_OK;
+    while (rc == SPW_OK && atomic_load(&group->node.users) != 0) {
+        struct spw__waiter waiter = {.object = &group->node, .channels = SPW__CHANNEL_OBJECT,
+                                     .deadline_ns = spw__deadline_ns(manager, NULL)};
+        spw__waitset_enter(&manager->waits);
+        spw__wait_enqueue(&manager->waits, &waiter);
+        if (atomic_load(&group->node.users) == 0)
+            (void)spw__wait_leave(&manager->waits, &waiter);
+        else
+            rc = spw__wait_block(&manager->waits, &waiter);
+        spw__waitset_leave(&manager->waits);
+    }
+    return rc == SPW_OK ? rc
+                        : spw__fail(SPW_EBUSY, "moves still carry buffers of the group \"%s\" that were released",
+                                    group->node.name);
+}
+
+static void drain(spw_manager *manager)
+{
+    for (spw_tier tier = SPW_TIER_DEVICE; tier < SPW__MEMORY_TIERS; tier++)
+        (void)spw__tier_drain(&manager->tiers[tier]);
+}
+
+static int check_charges(spw_group *group)
+{
+    for (spw_tier tier = SPW_TIER_DEVICE; tier < SPW_TIER_META; tier++) {
+        const uint64_t left = spw__ledger_committed(&group->node, tier);
+        const spw_error_info info = {.place = SPW_PLACE(tier, 0), .requested_bytes = left};
+        if (left)
+            return spw__fail_info(&info, SPW_EBUSY, "the group \"%s\" is charged for %llu bytes of %s: raw blocks, or "
+                                  "memory that a stream still uses; free it first", group->node.name,
+                                  (unsigned long long)left, spw_tier_name(tier));
+    }
+    return SPW_OK;
+}
+
+int spw_group_destroy(spw_group *group)
+{
+    if (!group)
+        return SPW_OK;
+    spw_manager *manager = group->manager;
+    int rc = spw__check_process(manager);
+    if (rc == SPW_OK)
+        rc = check_children(group);
+    if (rc == SPW_OK)
+        rc = check_buffers(group);
+    if (rc == SPW_OK)
+        forget(group);
+    if (rc == SPW_OK)
+        rc = wait_for_users(group);
+    if (rc != SPW_OK)
+        return rc;
+    (void)spw__parked_sweep(manager);
+    drain(manager);
+    rc = check_charges(group);
+    if (rc != SPW_OK)
+        return rc;
+    discard(group);
+    return SPW_OK;
+}
+
+int spw__groups_check(spw_manager *manager)
+{
+    struct belongings list = {.used = 0};
+    spw__mutex_lock(&manager->groups_lock);
+    for (const spw_group *at = manager->groups; at && list_child(&list, at->node.name); at = at->next) {
+    }
+    spw__mutex_unlock(&manager->groups_lock);
+    return list.listed ? spw__fail(SPW_EBUSY, "there are groups left: %s; destroy them first", list.text) : SPW_OK;
+}
+
+void spw__groups_finish(spw_manager *manager)
+{
+    for (spw_group *group = manager->groups, *next; group; group = next) {
+        next = group->next;
+        spw__meta_free(&manager->meta, group, sizeof *group);
+    }
+    manager->groups = NULL;
+}
+
+/* Queries */
+
+int spw_group_usage_get(spw_group *group, spw_place place, spw_group_usage *usage)
+{
+    const int rc = check_place(group, place, "spw_group_usage_get");
+    if (rc != SPW_OK)
+        return rc;
+    if (!usage || usage->struct_size < SPW__SIZED_FIRST(spw_group_usage, max_bytes))
+        return spw__fail(SPW_EINVAL, "spw_group_usage_get: usage is NULL, or its struct_size is not set; use "
+                                     "SPW_GROUP_USAGE_INIT");
+    const spw_tier tier = SPW_PLACE_TIER(place);
+    drain(group->manager);
+    const spw_group_usage known = {.struct_size = usage->struct_size,
+                                   .committed_bytes = spw__ledger_committed(&group->node, tier),
+                                   .peak_bytes = atomic_load(&group->node.gates[tier].peak),
+                                   .min_bytes = atomic_load(&group->node.min[tier]),
+                                   .max_bytes = atomic_load(&group->node.gates[tier].budget)};
+    memcpy(usage, &known, usage->struct_size < sizeof known ? usage->struct_size : sizeof known);
+    return SPW_OK;
+}

@@ -1,0 +1,61 @@
+/* Groups as the rest of src/core sees them: which one a call is charged to, and which belong together. The budgets
+ * themselves are nodes of pool/ledger.h. Neighbours: rank.c decides who gives way. */
+#ifndef SPW_CORE_GROUP_H
+#define SPW_CORE_GROUP_H
+
+#include "pool/ledger.h"
+
+#include <spillway/group.h>
+
+struct spw_group {
+    struct spw__group node; /* first */
+    spw_manager *manager;   /* constant */
+    spw_group *next, *prev; /* guarded by the manager's lock of groups: all groups, for a forced end */
+};
+
+/* Which node a call is charged to: that of given, else of the task on whose behalf it waits, else the manager's root.
+ * SPW_EINVAL: a group of another manager; SPW_ECANCELED. */
+int spw__group_charged(spw_manager *manager, spw_group *given, const spw_wait_options *wait, const char *call,
+                       struct spw__group **out);
+
+/* The group that a node belongs to: itself, or that of a task, which may have ended. */
+struct spw__group *spw__group_of(struct spw__group *node);
+
+/* SPW_ECANCELED with detail when group, or one above it, is cancelled. */
+int spw__group_check(const struct spw__group *group);
+
+/* Puts a node, a group's or a task's, into the tree that choices of victims and statistics go through; takes it out. */
+void spw__group_enter(spw_manager *manager, struct spw__group *node);
+void spw__group_leave(spw_manager *manager, struct spw__group *node);
+
+/* Bracket what names a node without being charged to it: the node is there until the last has ended. */
+void spw__group_use(struct spw__group *node);
+void spw__group_unuse(spw_manager *manager, struct spw__group *node);
+
+/* One group in a list of all, parents before their children. */
+struct spw__group_report {
+    char name[32];
+    uint32_t parent; /* place in the list, counted from 1; 0: the manager */
+    bool cancelled;
+    struct {
+        uint64_t committed_bytes, peak_bytes, min_bytes, max_bytes;
+        uint32_t weight;
+    } tiers[SPW_TIER_META];
+};
+
+struct spw__group_list {
+    struct spw__group_report *reports;
+    uint32_t n, room;
+};
+
+/* Lists all groups. SPW_ENOMETA. finish gives the list back. */
+int spw__groups_list(spw_manager *manager, struct spw__group_list *list);
+void spw__groups_list_finish(spw_manager *manager, struct spw__group_list *list);
+
+/* SPW_EBUSY, with their names, when there are groups. */
+int spw__groups_check(spw_manager *manager);
+
+/* Frees what groups are left at a forced end. */
+void spw__groups_finish(spw_manager *manager);
+
+#endif

@@ -1,0 +1,23 @@
+/* Who gives way: victims of one group before those of another. See group.h's "Who gives way". Neighbours: pressure.c
+ * asks where there are groups at all; spill/victim passes over the queues.
+ *
+ * Threads: any; looks only, at what may change meanwhile. */
+#ifndef SPW_CORE_RANK_H
+#define SPW_CORE_RANK_H
+
+#include "pool/ledger.h"
+#include "src/core/evict.h"
+
+struct spw_manager;
+
+/* Pops the victim that is to go: of the group that holds most beyond its minimum, for its weight among the children of
+ * the one that lacks room; there, and where there are no groups, clean ones first, then the coldest. Sets item, queue
+ * and tier; false: there is none. Without groups it takes constant time, else it passes over the queues. */
+bool spw__rank_pop(struct spw_manager *manager, const struct spw__choice *choice, struct spw__victim *victim);
+
+/* True when freeing bytes of group would push it, or a group above it, below a minimum, and requester belongs to
+ * neither. */
+bool spw__rank_protects(const struct spw__group *group, spw_tier tier, uint64_t bytes,
+                        const struct spw__group *requester);
+
+#endif
