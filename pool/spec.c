@@ -44,13 +44,14 @@ const struct spw__spec_key spw__spec_keys[SPW__SPEC_N_KEYS] = {
     {"verify", NUMBER(VERIFY, verify, 1)},
     {"placement", CHOICE(PLACEMENT, placement, 1, "auto or address", "auto", "address")},
     {"numa", NUMBER(NUMA, numa_node, 1023)},
+    {"headroom", NUMBER(HEADROOM, headroom_percent, 50)},
 };
 _Static_assert(sizeof(int) == 4 && sizeof(spw_driver_kind) == 4 && sizeof(spw_io_kind) == 4 &&
                    sizeof(spw_placement) == 4,
                "fields of NUMBER and CHOICE are stored as 32 bits");
 
 /* Keys that are reserved: refused by name, so that nobody looks for a typing error. */
-static const char *const reserved_keys[] = {"model", "grow", "headroom"};
+static const char *const reserved_keys[] = {"model", "grow"};
 
 struct cursor {
     const char *start;    /* of the whole text: offsets count from here */
@@ -323,7 +324,7 @@ static int parse_key(struct cursor *c, uint32_t named, const struct spw__spec_ke
         key++;
     if (key == spw__spec_keys + SPW__SPEC_N_KEYS)
         return expected(c, word, "a key (device, device_id, pinned, host, disk, meta, staging, piece, driver, io, "
-                                 "io_threads, threads, verify, placement, numa)");
+                                 "io_threads, threads, verify, placement, numa, headroom)");
     if (named & SPW__SPEC_BIT(key->section))
         return expected(c, word, "each section once");
     *out = key;
@@ -354,10 +355,10 @@ static int parse_sections(struct cursor *c, spw_spec *spec, uint32_t *named)
 
 /* Entry points */
 
-#define FIRST_SIZE SPW__SIZED_FIRST(spw_spec, numa_node)
+#define FIRST_SIZE SPW__SIZED_FIRST(spw_spec, reserved)
 
-static const spw_spec empty = {.struct_size = sizeof(spw_spec), .threads = -1, .verify = -1, .numa_node = -1};
-static const spw_spec no_string = {.struct_size = sizeof(spw_spec), .threads = -1, .verify = -1, .numa_node = -1,
+static const spw_spec empty = {.struct_size = sizeof(spw_spec), .threads = -1, .verify = -1, .numa_node = -1, .headroom_percent = -1};
+static const spw_spec no_string = {.struct_size = sizeof(spw_spec), .threads = -1, .verify = -1, .numa_node = -1, .headroom_percent = -1,
                                    .pools = {[SPW_TIER_DEVICE] = {{.size_bytes = POOL_DEFAULT}}},
                                    .n_pools = {[SPW_TIER_DEVICE] = 1}};
 

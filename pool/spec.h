@@ -27,6 +27,7 @@ enum spw__spec_section {
     SPW__SPEC_VERIFY,
     SPW__SPEC_PLACEMENT,
     SPW__SPEC_NUMA,
+    SPW__SPEC_HEADROOM,
 };
 
 #define SPW__SPEC_BIT(section) (UINT32_C(1) << (section))

@@ -31,7 +31,7 @@ static int check_value(const spw_spec *fields, const struct spw__spec_key *key)
 {
     const char *field = (const char *)fields + key->field;
     const bool has_default = key->section == SPW__SPEC_THREADS || key->section == SPW__SPEC_VERIFY ||
-                             key->section == SPW__SPEC_NUMA;
+                             key->section == SPW__SPEC_NUMA || key->section == SPW__SPEC_HEADROOM;
     uint64_t bytes;
     int32_t number;
     switch (key->kind) {
@@ -86,7 +86,7 @@ static bool is_set(const spw_spec *fields, const struct spw__spec_key *key)
     case SPW__SPEC_KIND_CHOICE: memcpy(&number, field, sizeof number); return number != 0;
     case SPW__SPEC_KIND_NUMBER:
         memcpy(&number, field, sizeof number);
-        /* device_id and io_threads have 0 for "default"; threads, verify and numa_node have -1. */
+        /* device_id and io_threads have 0 for "default"; threads, verify, numa_node and headroom_percent have -1. */
         return key->section == SPW__SPEC_DEVICE_ID || key->section == SPW__SPEC_IO_THREADS ? number != 0 : number >= 0;
     }
     return false;

@@ -27,7 +27,7 @@ struct spw__spec_key {
 #define SPW__SPEC_POOL_MIN UINT64_C(1024)
 #define SPW__SPEC_LIMIT_MAX (UINT64_C(2) << 30)
 
-#define SPW__SPEC_N_KEYS 16
+#define SPW__SPEC_N_KEYS 17
 extern const struct spw__spec_key spw__spec_keys[SPW__SPEC_N_KEYS];
 
 #endif

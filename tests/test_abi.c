@@ -12,7 +12,7 @@
 /* The last field of each: padding behind it would carry an older program's garbage into the next field. */
 #define NO_PADDING_BEHIND(type, last) _Static_assert(SPW__SIZED_FIRST(type, last) == sizeof(type), #type)
 NO_PADDING_BEHIND(spw_options, log_arg);
-NO_PADDING_BEHIND(spw_spec, numa_node);
+NO_PADDING_BEHIND(spw_spec, reserved);
 NO_PADDING_BEHIND(spw_admit_options, group);
 NO_PADDING_BEHIND(spw_alloc_options, group);
 NO_PADDING_BEHIND(spw_group_options, wait);

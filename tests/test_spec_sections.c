@@ -60,6 +60,7 @@ START_TEST(what_sections_do_not_name_is_absent_or_default)
     ck_assert_int_eq(spec.io, SPW_IO_AUTO);
     ck_assert_int_eq(spec.placement, SPW_PLACEMENT_AUTO);
     ck_assert_int_eq(spec.numa_node, -1);
+    ck_assert_int_eq(spec.headroom_percent, -1);
     assert_route(&spec, SPW_TIER_DEVICE, 1, "");
     assert_route(&spec, SPW_TIER_DISK, 1, "");
 }
@@ -122,7 +123,7 @@ static const struct {
     {"pinned=1G; pinned_host=1G", 11, "each section once"},
     {"model=b200", 0, "\"model\" is not supported in this version"},
     {"host=1G; grow=1", 9, "\"grow\" is not supported in this version"},
-    {"headroom=1G", 0, "\"headroom\" is not supported in this version"},
+    {"headroom=51", 9, "expected a number from 0 to 50"},
     {"meta=", 5, "expected a size"},
     {"meta=12Q", 7, "expected a digit, K, M, G, T, or the end, found \"Q\""},
     {"piece=16777216T", 6, "expected a size below 2^64"},
@@ -197,7 +198,8 @@ START_TEST(fields_keep_the_bounds_of_the_text)
         int32_t good, bad, as_bad;
     } numbers[] = {{offsetof(spw_spec, device_id), 255, 256, -1}, {offsetof(spw_spec, io_threads), 256, 257, -1},
                    {offsetof(spw_spec, threads), 1, 2, -2},       {offsetof(spw_spec, verify), -1, 2, -2},
-                   {offsetof(spw_spec, numa_node), 1023, 1024, -2}, {offsetof(spw_spec, driver), 2, 3, -1},
+                   {offsetof(spw_spec, numa_node), 1023, 1024, -2}, {offsetof(spw_spec, headroom_percent), 50, 51, -2},
+                   {offsetof(spw_spec, driver), 2, 3, -1},
                    {offsetof(spw_spec, io), 2, 3, -1},            {offsetof(spw_spec, placement), 1, 2, -1}};
     const uint64_t big = UINT64_C(8) << 30, limit = UINT64_C(2) << 30;
     const spw_spec_pool pools[] = {{1023, 0}, {big, limit + 1}, {big, 1023}, {4096, 4097}, {UINT64_MAX, 0}};
@@ -284,6 +286,7 @@ static void assert_equal(const spw_spec *a, const spw_spec *b)
     ck_assert_int_eq(a->io, b->io);
     ck_assert_int_eq(a->placement, b->placement);
     ck_assert_int_eq(a->numa_node, b->numa_node);
+    ck_assert_int_eq(a->headroom_percent, b->headroom_percent);
 }
 
 static const struct {
@@ -296,6 +299,7 @@ static const struct {
     {"pinned_host=1048576K;disk=/a:1G,/b:c:0,/d", "device=0; pinned=1G; disk=/a:1G,/b:c:0,/d"},
     {"disk=0:0", "device=0; disk=0:0"},
     {"numa=0;host=1M", "device=0; host=1M; numa=0"},
+    {"headroom=0;host=1M", "device=0; host=1M; headroom=0"},
     {"placement=address;verify=0;threads=1;io_threads=2;io=uring;driver=cuda;piece=3K;staging=5000;meta=1T;device_id=7",
      "device=0; device_id=7; meta=1T; staging=5000; piece=3K; driver=cuda; io=uring; io_threads=2; threads=1; "
      "verify=0; placement=address"},

@@ -61,6 +61,9 @@ typedef struct spw_spec {
     spw_io_kind io;
     spw_placement placement;
     int numa_node;          /* -1: default (wherever the system puts it); where host and pinned memory shall lie */
+    int headroom_percent;   /* -1: default; 0: off; 1 to 50: of pinned_host and host each, what spilling in the
+                               background keeps free once admissions have found too little */
+    uint32_t reserved;      /* 0 */
 } spw_spec;
 
 /* Gives the spec that stands for no string at all: one device pool of 10 GiB without a limit (origin: the default of

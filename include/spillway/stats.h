@@ -43,7 +43,8 @@ typedef struct spw_tier_stats {
     uint64_t overbooked_bytes; /* committed_bytes beyond the budget */
     uint64_t overbooks;        /* reservations granted beyond the budget, since OVERBOOK asked for it */
     uint64_t overbook_bytes;   /* by how much, summed */
-    uint64_t reserved[4];      /* 0: room for later versions, since this struct lies inside spw_stats */
+    uint64_t headroom_bytes;   /* chosen for spilling ahead of demand */
+    uint64_t reserved[3];      /* 0: room for later versions, since this struct lies inside spw_stats */
 } spw_tier_stats;
 
 /* One edge: bytes moved from one tier to another, counted from source to final place. */

@@ -142,6 +142,10 @@ static void print_settings(const spw_spec *spec)
     printf("\n  %-12s %s\n", "threads", spec->threads == 0 ? "0: the engine drives all moves" : "1: a mover thread");
     printf("  %-12s %s\n", "verify", spec->verify == 0 ? "0: off" : "1: what is read back from disk is checked");
     printf("  %-12s %s\n", "placement", placements[spec->placement]);
+    if (spec->headroom_percent >= 0)
+        printf("  %-12s %d %%\n", "headroom", spec->headroom_percent);
+    else
+        printf("  %-12s default: 6 %% of pinned_host and of host, where one has 64 MiB or more\n", "headroom");
     if (spec->numa_node >= 0)
         printf("  %-12s node %d\n", "numa", spec->numa_node);
 }

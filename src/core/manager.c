@@ -273,6 +273,7 @@ static int build(struct spw_manager *manager, struct spw__settings *settings)
         spw__settings_resolve(settings);
         manager->piece_bytes = settings->piece_bytes;
         rc = build_tiers(manager, &settings->spec);
+        spw__headroom_init(manager, settings->spec.headroom_percent);
     }
     if (rc == SPW_OK)
         rc = build_store(manager, &settings->spec);

@@ -12,6 +12,7 @@
 #include "spill/store.h"
 #include "spill/victim.h"
 #include "src/core/arbiter.h"
+#include "src/core/headroom.h"
 #include "src/core/hole.h"
 #include "src/core/parked.h"
 #include "src/core/raw.h"
@@ -26,7 +27,8 @@ enum spw__core_counter {
     SPW__CORE_ADMIT_BYTES = SPW__CORE_ADMITS + SPW__MEMORY_TIERS,
     SPW__CORE_SPILL_BYTES = SPW__CORE_ADMIT_BYTES + SPW__MEMORY_TIERS,
     SPW__CORE_DROP_BYTES = SPW__CORE_SPILL_BYTES + SPW__MEMORY_TIERS,
-    SPW__CORE_HOLES = SPW__CORE_DROP_BYTES + SPW__MEMORY_TIERS,
+    SPW__CORE_HEADROOM_BYTES = SPW__CORE_DROP_BYTES + SPW__MEMORY_TIERS,
+    SPW__CORE_HOLES = SPW__CORE_HEADROOM_BYTES + SPW__MEMORY_TIERS,
     SPW__CORE_HOLE_BYTES = SPW__CORE_HOLES + SPW__MEMORY_TIERS,
     SPW__CORE_OVERBOOKS = SPW__CORE_HOLE_BYTES + SPW__MEMORY_TIERS,
     SPW__CORE_OVERBOOK_BYTES = SPW__CORE_OVERBOOKS + SPW__MEMORY_TIERS,
@@ -88,6 +90,7 @@ struct spw_manager {
     struct spw__victims *victims[SPW__MEMORY_TIERS]; /* one per pool */
     struct spw__pressure pressure[SPW__MEMORY_TIERS];
     struct spw__hole holes[SPW__MEMORY_TIERS];
+    struct spw__headroom headroom[SPW__MEMORY_TIERS];
     struct spw__device *device;
     struct spw__store *store;
     struct spw__mover *mover;

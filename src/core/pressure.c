@@ -83,7 +83,14 @@ static int try_tiers(struct spw__request *request, enum spw__grow grow, uint32_t
             possible |= fits_empty(request, tier);
             continue;
         }
-        const int rc = try_tier(request, at, grow);
+        int rc = try_tier(request, at, grow);
+        /* What lies on disk as well is room: an admission takes it before it goes to a lower tier. */
+        if (rc == SPW_ENOMEM && request->admission && grow != SPW__GROW_NOT) {
+            spw__evict_clean(request->manager, request->group, tier, spw__request_charge(request, at));
+            rc = try_tier(request, at, grow);
+        }
+        if (rc == SPW_OK && request->admission)
+            spw__headroom_admitted(request->manager, tier);
         if (rc == SPW_OK || rc == SPW_ENOMETA)
             return rc;
         possible |= rc != SPW_ETOOBIG;
@@ -369,6 +376,27 @@ static bool choose_in_groups_locked(struct spw_manager *manager, const struct de
     return false;
 }
 
+/* A victim for what is to be free ahead of demand: while nobody's waits need one, and as long as it can be written. */
+static bool choose_for_headroom_locked(struct spw_manager *manager, struct spw__tier *tier, struct spw__victim *victim)
+{
+    const struct spw__choice choice = {.tier = tier->tier, .lacking = &manager->root, .requester = &manager->root};
+    uint64_t leaving = 0;
+    if (!spw__headroom_wanted(manager, tier->tier))
+        return false;
+    for (uint32_t i = 0; i < tier->n_pools; i++)
+        leaving += atomic_load(&manager->victims[tier->tier][i].leaving_bytes);
+    if (spw__headroom_deficit(manager, tier->tier, leaving) == 0)
+        return false;
+    victim->disk_full = false;
+    victim->admission = true;
+    if (!manager->pressure[tier->tier].failed && pop_victim(manager, choice, victim)) {
+        spw__core_count(manager, SPW__CORE_HEADROOM_BYTES + (unsigned)tier->tier, victim->bytes);
+        return true;
+    }
+    spw__headroom_satisfied(manager, tier->tier);
+    return false;
+}
+
 /* Picks what to do next if what is free and leaving does not cover what is waited for: a victim, or a hole where only
  * that is missing. Guarded by the tier's pressure lock. */
 static enum choice choose_locked(struct spw_manager *manager, struct spw__tier *tier, struct spw__victim *victim,
@@ -382,13 +410,13 @@ static enum choice choose_locked(struct spw_manager *manager, struct spw__tier *
     if (choose_in_groups_locked(manager, &demand, victim))
         return CHOSE_VICTIM;
     if (!demand.any)
-        return CHOSE_NOTHING;
+        return choose_for_headroom_locked(manager, tier, victim) ? CHOSE_VICTIM : CHOSE_NOTHING;
     if (hole->active)
         return CHOSE_NOTHING; /* its window counts as taken until it ends, and then there is another look */
     const struct supply supply = supply_of(manager, &demand);
     const bool covered = covers(&supply, demand.bytes, demand.budget_bytes);
     if (covered && demand.fragmented_bytes <= supply.leaving)
-        return CHOSE_NOTHING;
+        return choose_for_headroom_locked(manager, tier, victim) ? CHOSE_VICTIM : CHOSE_NOTHING;
     if (demand.fragmented_bytes && supply.leaving == 0 && hole->tries < SPW__HOLE_TRIES_MAX) {
         *hole_demand = demand;
         spw__group_use(demand.requester);
@@ -456,7 +484,7 @@ void spw__pressure_kick(struct spw_manager *manager, spw_tier tier)
 {
     /* Room in a tier is also room for what the tiers above it would push down. */
     for (int at = (int)tier < SPW__MEMORY_TIERS ? (int)tier : SPW__MEMORY_TIERS - 1; at >= 0; at--)
-        if (spw__waitset_busy(&manager->waits, SPW__CHANNEL(at))) {
+        if (spw__waitset_busy(&manager->waits, SPW__CHANNEL(at)) || spw__headroom_wanted(manager, (spw_tier)at)) {
             spw_error_info kept; /* what fails in there is not the error of this thread's call */
             spw__error_save(&kept);
             pump(manager, (spw_tier)at);
@@ -497,6 +525,8 @@ static int wait_for_room(struct spw__request *request, const spw_wait_options *w
                                            .cancel = wait ? wait->cancel : NULL};
     set_needs(request);
     begin_round(manager, request->lowest);
+    if (request->admission)
+        spw__headroom_shortfall(manager, request->first, request->lowest);
     spw__wait_enqueue(&manager->waits, &request->waiter);
     if (spw__ledger_cancelled(request->group)) /* it may not have been attempted */
         spw__pressure_end_cancelled(manager);

@@ -41,6 +41,7 @@ static void fill_memory_tier(spw_manager *manager, spw_tier tier, spw_tier_stats
     stats->admit_bytes = sum(manager, SPW__CORE_ADMIT_BYTES + (unsigned)tier);
     stats->spill_bytes = sum(manager, SPW__CORE_SPILL_BYTES + (unsigned)tier);
     stats->drop_bytes = sum(manager, SPW__CORE_DROP_BYTES + (unsigned)tier);
+    stats->headroom_bytes = sum(manager, SPW__CORE_HEADROOM_BYTES + (unsigned)tier);
     stats->holes = sum(manager, SPW__CORE_HOLES + (unsigned)tier);
     stats->hole_bytes = sum(manager, SPW__CORE_HOLE_BYTES + (unsigned)tier);
     stats->reserved_bytes = spw__reservations_look(manager, tier).bytes;

@@ -7,7 +7,7 @@ static void tier_json(const spw_tier_stats *tier, const char *name, const char *
               "%s\"%s\":{\"budget_bytes\":%llu,\"committed_bytes\":%llu,\"peak_bytes\":%llu,\"free_bytes\":%llu,"
               "\"largest_free_bytes\":%llu,\"allocs\":%llu,\"alloc_bytes\":%llu,\"admits\":%llu,\"admit_bytes\":%llu,"
               "\"fallback_allocs\":%llu,\"fail_budget\":%llu,\"fail_fragmented\":%llu,\"spill_bytes\":%llu,"
-              "\"drop_bytes\":%llu,\"raw_bytes\":%llu,\"raw_peak_bytes\":%llu,\"raw_allocs\":%llu,"
+              "\"drop_bytes\":%llu,\"headroom_bytes\":%llu,\"raw_bytes\":%llu,\"raw_peak_bytes\":%llu,\"raw_allocs\":%llu,"
               "\"holes\":%llu,\"hole_bytes\":%llu,\"reserved_bytes\":%llu,\"overbooked_bytes\":%llu,"
               "\"overbooks\":%llu,\"overbook_bytes\":%llu}",
               separator, name, (unsigned long long)tier->budget_bytes, (unsigned long long)tier->committed_bytes,
@@ -17,6 +17,7 @@ static void tier_json(const spw_tier_stats *tier, const char *name, const char *
               (unsigned long long)tier->admit_bytes, (unsigned long long)tier->fallback_allocs,
               (unsigned long long)tier->fail_budget, (unsigned long long)tier->fail_fragmented,
               (unsigned long long)tier->spill_bytes, (unsigned long long)tier->drop_bytes,
+              (unsigned long long)tier->headroom_bytes,
               (unsigned long long)tier->raw_bytes, (unsigned long long)tier->raw_peak_bytes,
               (unsigned long long)tier->raw_allocs, (unsigned long long)tier->holes,
               (unsigned long long)tier->hole_bytes, (unsigned long long)tier->reserved_bytes,
