@@ -143,6 +143,26 @@ START_TEST(a_single_task_gets_retry_then_split_then_half_of_it)
 }
 END_TEST
 
+START_TEST(what_a_task_merely_gets_back_does_not_begin_its_count_anew)
+{
+    spw_buffer *more = NULL;
+    spw_task *task = task_with("in a circle", 0, 0);
+    ck_assert_int_eq(spw_task_attach(task), SPW_OK);
+    spw_buffer *held = hold(512 * KIB);
+    ck_assert_int_eq(spw_alloc(manager, SPW_HOST, 1024 * KIB, NULL, &more), SPW_ERETRY);
+    must_release(held);
+    ck_assert_int_eq(spw_task_wait_turn(task, NULL), SPW_OK);
+    held = hold(512 * KIB);
+    ck_assert_int_eq(spw_alloc(manager, SPW_HOST, 1024 * KIB, NULL, &more), SPW_ESPLIT);
+    spw_buffer *further = hold(256 * KIB); /* more than it held when it was asked */
+    ck_assert_int_eq(spw_alloc(manager, SPW_HOST, 1024 * KIB, NULL, &more), SPW_ERETRY);
+    must_release(held);
+    must_release(further);
+    ck_assert_int_eq(spw_task_detach(task), SPW_OK);
+    end_task(task);
+}
+END_TEST
+
 static void run_pair(struct worker *important, struct worker *other)
 {
     pthread_barrier_t start;
@@ -504,6 +524,7 @@ int main(void)
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, a_single_task_gets_retry_then_split_then_half_of_it);
+    tcase_add_test(tests, what_a_task_merely_gets_back_does_not_begin_its_count_anew);
     tcase_add_test(tests, the_least_important_holder_is_asked_and_the_other_gets_what_it_gives_back);
     tcase_add_test(tests, among_equals_the_younger_is_asked);
     tcase_add_test(tests, who_was_asked_stays_parked_until_another_task_finishes);

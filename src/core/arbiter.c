@@ -76,6 +76,14 @@ static bool holds(const struct spw_task *task, uint32_t tiers)
     return false;
 }
 
+static uint64_t held_by(const struct spw_task *task)
+{
+    uint64_t bytes = 0;
+    for (spw_tier tier = SPW_TIER_DEVICE; tier < SPW__MEMORY_TIERS; tier++)
+        bytes += spw__ledger_committed(&task->node, tier);
+    return bytes;
+}
+
 static int visit_candidates(struct spw__waiter *waiter, void *arg)
 {
     struct scan *scan = arg;
@@ -103,6 +111,7 @@ static void ask(struct spw_manager *manager, struct spw__waiter *waiter, int cod
             .bytes = request->bytes, .tier = request->lowest, .in_one = !request->charge_only,
             .charge = spw__request_charge(request, spw__tier_of(manager, request->lowest))};
     }
+    task->held_when_asked = held_by(task);
     (void)atomic_fetch_add(&task->asks, 1);
     (void)atomic_fetch_add(code == SPW_ERETRY ? &task->retries : &task->splits, 1);
     spw__core_count(manager, code == SPW_ERETRY ? SPW__CORE_RETRIES : SPW__CORE_SPLITS, 1);
@@ -212,7 +221,7 @@ void spw__arbiter_granted(struct spw_manager *manager, struct spw_task *task, ui
     if (atomic_load_explicit(&task->asks, memory_order_relaxed) == 0)
         return;
     spw__mutex_lock(&manager->waits.lock);
-    if (bytes >= task->lacked.bytes / 8) {
+    if ((task->lacked.bytes && bytes >= task->lacked.bytes) || held_by(task) > task->held_when_asked) {
         atomic_store(&task->asks, 0);
         task->lacked.bytes = 0;
     }

@@ -9,8 +9,10 @@
  *           all who wait had their turn            --ask_split: the most important--> its wait ends with SPW_ESPLIT
  *           it was asked asks_max times in a row   --give_up--> its wait ends with SPW_ENOMEM, holders named
  *
- * Every step lets a task run, so that the next look comes only when it waits again. A grant of at least an eighth of
- * what it lacked begins a task's count anew.
+ * Every step lets a task run, so that the next look comes only when it waits again. A task's count begins anew once it
+ * has what it lacked, or holds more than when it was asked (granted): what it merely gets back of what it gave does not
+ * count, or it could get and give back the same for ever. tests/model/ checks this protocol; the names in brackets and
+ * behind the arrows are its transitions.
  *
  * A parked task is woken when another finishes (give_turn), when what it lacked is free and nobody waits for it
  * (wake_satisfied), or by the ladder; not merely because something was freed. Memory without a task prevents nothing:

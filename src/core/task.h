@@ -53,6 +53,7 @@ struct spw_task {
     uint32_t attached, blocked;   /* threads that work for it; those of them that wait, and waits of others */
     bool running;                 /* attached > blocked: counted by the arbiter */
     struct spw__lacked lacked;
+    uint64_t held_when_asked;     /* bytes of the memory tiers */
     struct spw__turn *turns;      /* of threads in spw_task_wait_turn */
     uint64_t patient_until_ns;    /* mere room does not end its wait before that */
     const char *outside;          /* what a thread of it waits for outside; NULL: nothing */

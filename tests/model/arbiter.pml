@@ -52,7 +52,8 @@ bool blocked[TASKS]; /* arbiter: the thread sleeps, or is about to */
 bool finished[TASKS];
 bool asked[TASKS]; /* since it last got further than it was */
 byte asks[TASKS];
-byte owed[TASKS]; /* what it gave back when asked, and was not granted anew yet */
+byte held_asked[TASKS]; /* what it held when it was asked last */
+byte lacked[TASKS]; /* what it wanted then */
 byte queue[TASKS]; /* who waits, oldest first */
 byte queued;
 byte passed[TASKS];
@@ -163,17 +164,18 @@ inline claim()
 
 /* ---- the wait lock ---- */
 
-/* Check and charge are one step: the gate. A task got further, and may be asked anew, only with what it is granted
- * beyond what it gave back: else two tasks, or one that needs too much, get and give back the same for ever. */
+/* Check and charge are one step: the gate. A task got further, and may be asked anew, only when it has what it lacked,
+ * or more than it held when it was asked: else two tasks, or one that needs too much, get and give back the same for
+ * ever. */
 inline grant(t)
 {
     committed[want_place[t]] = committed[want_place[t]] + want_units[t];
     HELD(t, want_place[t]) = HELD(t, want_place[t]) + want_units[t];
     if
 #ifndef BREAK_ANY_GRANT_COUNTS
-    :: owed[t] >= want_units[t] -> owed[t] = owed[t] - want_units[t]
+    :: asked[t] && want_units[t] < lacked[t] && HOLDS(t) <= held_asked[t] -> skip
 #endif
-    :: else -> owed[t] = 0; asked[t] = false; asks[t] = 0
+    :: else -> held_asked[t] = 0; lacked[t] = 0; asked[t] = false; asks[t] = 0
     fi
 }
 
@@ -279,6 +281,8 @@ inline ask(t, how)
 {
     asked[t] = true;
     asks[t]++;
+    held_asked[t] = HOLDS(t);
+    lacked[t] = want_units[t];
     place = want_place[t];
     if
     :: asks[t] > ASKS ->
@@ -593,8 +597,8 @@ again:
             goto again
         :: how == REFUSED || how == CANCELED -> goto give_up
         /* It gives back what it can, and needs again what it gave back. */
-        :: how == RETRY && HOLDS(t) > 0 -> how = NOTHING; steps = 0; owed[t] = HOLDS(t); look_early(); release_free(t)
-        :: how == RETRY && HOLDS(t) > 0 -> how = NOTHING; steps = 0; owed[t] = HOLDS(t); seal(t); goto kick_and_park
+        :: how == RETRY && HOLDS(t) > 0 -> how = NOTHING; steps = 0; look_early(); release_free(t)
+        :: how == RETRY && HOLDS(t) > 0 -> how = NOTHING; steps = 0; seal(t); goto kick_and_park
 #ifndef OBEY
         :: how == RETRY -> how = NOTHING; goto park
 #endif
