@@ -13,7 +13,7 @@
 enum { TURNS = 64, SCALES = 3 };
 
 struct result {
-    struct figure reserve;
+    struct figure by_depth[DEPTH_MAX + 1]; /* from 0: no group */
     struct figure by_threads[THREADS_MAX];
     double waiters_ns[SCALES]; /* of 100 times 10 to the power of the index */
     unsigned n_scales;
@@ -63,7 +63,8 @@ struct figure figure_of(void (*pairs)(void *arg, unsigned n), void *arg, const s
 static void measure(struct result *r, const struct plan *plan, const struct plan *threads_plan)
 {
     unsigned n = 100;
-    r->reserve = reserve_release(plan);
+    for (unsigned depth = 0; depth <= DEPTH_MAX; depth++)
+        r->by_depth[depth] = reserve_release(plan, depth);
     for (unsigned i = 0; i < THREADS_MAX; i++)
         r->by_threads[i] = reserve_release_threads(threads_plan, i + 1);
     for (unsigned i = 0; i < r->n_scales; i++, n *= 10)
@@ -86,7 +87,7 @@ static void json_figure(const char *key, const struct figure *figure, const char
 static void print_json(const struct result *r)
 {
     putchar('{');
-    json_figure("reserve_release_ns_1t", &r->reserve, ",");
+    json_figure("reserve_release_ns_1t", &r->by_depth[0], ",");
     json_figure("reserve_release_ns_2t", &r->by_threads[1], ",");
     json_figure("admit_release_ns", &r->admit, ",");
     json_figure("admit_seal_release_ns", &r->admit_seal, ",");
@@ -96,6 +97,9 @@ static void print_json(const struct result *r)
     printf("\"by_threads\":{");
     for (unsigned i = 0; i < THREADS_MAX; i++)
         printf("\"%u\":%.1f%s", i + 1, r->by_threads[i].median, i + 1 < THREADS_MAX ? "," : "},");
+    printf("\"by_depth\":{");
+    for (unsigned depth = 1; depth <= DEPTH_MAX; depth++)
+        printf("\"%u\":%.1f%s", depth, r->by_depth[depth].median, depth < DEPTH_MAX ? "," : "},");
     printf("\"waiters\":{");
     for (unsigned i = 0; i < r->n_scales; i++)
         printf("\"1e%u\":%.1f%s", i + 2, r->waiters_ns[i], i + 1 < r->n_scales ? "," : "},");
@@ -124,7 +128,11 @@ static void print_text(const struct result *r, const struct plan *plan)
     printf("%s, %ld processors, %s %s\n", cpu, sysconf(_SC_NPROCESSORS_ONLN), host.sysname, host.release);
     printf("buffers of 1 MiB in a host tier of 256 MiB; warm-up %u pairs, median (10th to 90th percentile) of %u "
            "chunks of %u pairs\n", plan->warm_up, plan->chunks, plan->per_chunk);
-    print_figure("reserve, release", &r->reserve);
+    print_figure("reserve, release", &r->by_depth[0]);
+    for (unsigned depth = 1; depth <= DEPTH_MAX; depth++) {
+        (void)snprintf(line, sizeof line, "  under %u group%s", depth, depth > 1 ? "s" : "");
+        print_figure(line, &r->by_depth[depth]);
+    }
     for (unsigned i = 1; i < THREADS_MAX; i++) {
         (void)snprintf(line, sizeof line, "  by %u threads, as each sees it", i + 1);
         print_figure(line, &r->by_threads[i]);

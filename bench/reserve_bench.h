@@ -30,10 +30,11 @@ void must(int rc);
 /* A manager of one host tier, without a spill folder. */
 spw_manager *manager_of(const char *spec);
 
-/* Reservations of 1 MiB in the host tier, made and released at once: by one thread, or by several,
- * as each of them sees it. (reserve_ledger.c) */
+/* Reservations of 1 MiB in the host tier, made and released at once: by one thread, under as many groups one within the
+ * other, or by several threads, as each of them sees it. (reserve_ledger.c) */
+#define DEPTH_MAX 4u
 #define THREADS_MAX 8u
-struct figure reserve_release(const struct plan *plan);
+struct figure reserve_release(const struct plan *plan, unsigned depth);
 struct figure reserve_release_threads(const struct plan *plan, unsigned n_threads);
 
 /* n threads wait for a full tier, whose holder gives back what one needs, n times: nanoseconds of each until the last

@@ -310,11 +310,3 @@ void spw__group_note_leaving(struct spw__group *group, spw_tier tier, int64_t by
     for (; group; group = group->parent)
         (void)atomic_fetch_add_explicit(&group->leaving[tier], (uint64_t)bytes, memory_order_relaxed);
 }
-
-bool spw__ledger_cancelled(const struct spw__group *group)
-{
-    for (; group; group = group->parent)
-        if (atomic_load_explicit(&group->cancelled, memory_order_acquire))
-            return true;
-    return false;
-}

@@ -115,7 +115,13 @@ struct spw__group *spw__ledger_never_fits(struct spw__group *group, spw_tier tie
 bool spw__group_describe(struct spw__group *group, spw_tier tier, uint64_t bytes, spw_error_info *info);
 
 /* True when group or one above it is cancelled. */
-bool spw__ledger_cancelled(const struct spw__group *group);
+static inline bool spw__ledger_cancelled(const struct spw__group *group)
+{
+    for (; group; group = group->parent)
+        if (atomic_load_explicit(&group->cancelled, memory_order_acquire))
+            return true;
+    return false;
+}
 
 /* Counts bytes as leaving, or, negative, as gone or staying, for group and all above it. */
 void spw__group_note_leaving(struct spw__group *group, spw_tier tier, int64_t bytes);

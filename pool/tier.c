@@ -196,11 +196,6 @@ void spw__tier_finish(struct spw__tier *tier)
     *tier = (struct spw__tier){.tier = tier->tier};
 }
 
-uint64_t spw__tier_charge(const struct spw__tier *tier, uint64_t bytes)
-{
-    return spw__round_up(bytes, bytes >= SPW__DIRECT_MIN_BYTES ? SPW__IO_BLOCK : tier->granularity);
-}
-
 uint32_t spw__tier_first_route(const struct spw__tier *tier, uint64_t bytes)
 {
     uint32_t low = 0, high = tier->n_pools;

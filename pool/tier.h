@@ -117,7 +117,10 @@ int spw__tier_init(struct spw__tier *tier, const struct spw__tier_config *config
 void spw__tier_finish(struct spw__tier *tier);
 
 /* Bytes that a request of bytes will be charged; a small object may cost up to a tenth more when there is room. */
-uint64_t spw__tier_charge(const struct spw__tier *tier, uint64_t bytes);
+static inline uint64_t spw__tier_charge(const struct spw__tier *tier, uint64_t bytes)
+{
+    return spw__round_up(bytes, bytes >= SPW__DIRECT_MIN_BYTES ? SPW__IO_BLOCK : tier->granularity);
+}
 
 /* One try; may let a pool grow, so never under a lock (see spw__tier_try). SPW_ENOMEM: no room in a budget or the
  * pools; SPW_EFRAG: room, but no hole; SPW_ETOOBIG: no pool can ever hold it, or a budget on the way from its group to

@@ -14,7 +14,16 @@ struct spw__counters {
     } shard[SPW__COUNTER_SHARDS];
 };
 
-unsigned spw__counter_shard(void); /* of the calling thread */
+/* Shard + 1 of the calling thread; 0: not dealt yet. Owner thread only. It lies in the threads' static block, of which
+ * it takes a word even from a library that is loaded late: else each look at it would be a call of the loader's. */
+extern _Thread_local unsigned spw__counter_mine __attribute__((tls_model("initial-exec")));
+
+unsigned spw__counter_deal(void); /* Returns what is now in spw__counter_mine. */
+
+static inline unsigned spw__counter_shard(void) /* of the calling thread */
+{
+    return (spw__counter_mine ? spw__counter_mine : spw__counter_deal()) - 1;
+}
 
 static inline void spw__count(struct spw__counters *counters, unsigned which, uint64_t amount)
 {

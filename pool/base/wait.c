@@ -39,14 +39,6 @@ void spw__waitset_leave(struct spw__waitset *set)
     spw__mutex_unlock(&set->lock);
 }
 
-bool spw__waitset_busy(struct spw__waitset *set, uint32_t channels)
-{
-    for (; channels; channels &= channels - 1)
-        if (atomic_load(&set->n_waiting[__builtin_ctz(channels)]) != 0)
-            return true;
-    return false;
-}
-
 void spw__waitset_granted(struct spw__waitset *set, uint32_t channels)
 {
     if (!spw__waitset_busy(set, channels))

@@ -152,7 +152,13 @@ void spw__waitset_init(struct spw__waitset *set, const struct spw__clock *clock)
 void spw__waitset_finish(struct spw__waitset *set);
 
 /* True when somebody waits on one of channels. */
-bool spw__waitset_busy(struct spw__waitset *set, uint32_t channels);
+static inline bool spw__waitset_busy(const struct spw__waitset *set, uint32_t channels)
+{
+    for (; channels; channels &= channels - 1)
+        if (atomic_load(&set->n_waiting[__builtin_ctz(channels)]) != 0)
+            return true;
+    return false;
+}
 
 /* Those of channels that are left to a waiter which was passed over too often: who does not queue takes nothing there.
  */
