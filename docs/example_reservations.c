@@ -16,7 +16,7 @@ int main(void)
     spw_pool_options raw;
 
     spw_options_init(&options);
-    options.spec = "host=8M; disk=.:64M";
+    options.spec = "host=12M; disk=.:64M"; /* of which 3 MiB are staging */
     MUST(spw_manager_create(&options, &manager));
 
     /* A join that needs 6 MiB at once asks for them before it begins: it then has all of them, or has not begun. */
