@@ -145,13 +145,6 @@ inline claim()
                 i++
             :: else -> break
             od;
-            w = 0;
-            do
-            :: w < TASKS ->
-                assert(!PARKS_AT(w, place) || !FITS(w) || QUEUED_AT(place)); /* lost wake-up of a parked task */
-                w++
-            :: else -> break
-            od;
             /* Nor is anything left lying that could be evicted for those who wait. */
             assert(kicks[place] || sealed[place] == 0 || DEMAND(place) <= FREE(place) + leaving[place])
         :: else -> skip
@@ -203,18 +196,18 @@ inline finish_waiter(t, how)
     fi
 }
 
-/* Whoever is parked for p need not wait longer when its bytes are free and nobody is queued for them. */
-inline unpark_fitting(p)
+/* The most important task parked for p goes on when its bytes are free and nobody is queued for them. One at a time:
+ * what is free is free for the first only. */
+inline wake_satisfied(p)
 {
     w = 0;
     do
     :: w < TASKS ->
         if
-#ifdef BREAK_UNPARK_ANY
-        :: PARKS_AT(w, p) && FREE(p) > 0 -> parked[w] = false; ended[w] = TURN
-#else
-        :: PARKS_AT(w, p) && FITS(w) && !QUEUED_AT(p) -> parked[w] = false; ended[w] = TURN
-#endif
+        :: PARKS_AT(w, p) && FITS(w) && !QUEUED_AT(p) ->
+            parked[w] = false;
+            ended[w] = TURN;
+            break
         :: else -> skip
         fi;
         w++
@@ -261,7 +254,7 @@ inline attempt_all(p)
         fi
     :: else -> break
     od;
-    unpark_fitting(p)
+    wake_satisfied(p)
 }
 
 /* ---- the pressure lock ---- */
@@ -297,8 +290,24 @@ inline ask(t, how)
 #endif
 }
 
+/* The most important of those that are parked goes on. */
+inline give_turn()
+{
+    chosen = NOBODY;
+    w = 0;
+    do
+    :: w < TASKS && chosen == NOBODY ->
+        if
+        :: parked[w] -> chosen = w; parked[w] = false; ended[w] = TURN
+        :: else -> skip
+        fi;
+        w++
+    :: else -> break
+    od
+}
+
 /* Nobody runs, nothing is on its way, somebody waits: one step of the ladder. */
-inline arbiter_check()
+inline arbiter_look()
 {
     if
     :: RUNS(0) || RUNS(1) || RUNS(2) -> skip
@@ -338,30 +347,16 @@ inline arbiter_check()
             if
             :: chosen != NOBODY -> ask(chosen, RETRY)
             :: else ->
-                /* give_turn: the highest that is parked */
-                w = 0;
-                do
-                :: w < TASKS && chosen == NOBODY ->
-                    if
-                    :: parked[w] -> chosen = w
-                    :: else -> skip
-                    fi;
-                    w++
-                :: else -> break
-                od;
+                give_turn();
                 if
-                :: chosen != NOBODY -> parked[chosen] = false; ended[chosen] = TURN
+                :: chosen != NOBODY -> skip
                 :: else ->
                     /* ask_split: the highest that waits */
                     w = 0;
                     do
                     :: w < TASKS && chosen == NOBODY ->
                         if
-#ifdef BREAK_SPLIT_ASKED_ONLY
-                        :: waiting[w] && asked[w] -> chosen = w
-#else
                         :: waiting[w] -> chosen = w
-#endif
                         :: else -> skip
                         fi;
                         w++
@@ -481,7 +476,7 @@ end_idle:
             pump(p);
             kicks[p]--;
 #ifndef BREAK_MOVE_UNCHECKED
-            arbiter_check();
+            arbiter_look();
 #endif
             claim()
         };
@@ -514,7 +509,7 @@ inline block(t)
         if
         :: waiting[t] || parked[t] ->
             blocked[t] = true;
-            arbiter_check()
+            arbiter_look()
         :: else -> skip
         fi;
         claim()
@@ -615,7 +610,7 @@ park:
             parked[t] = true;
             if
             :: SHUT -> parked[t] = false; ended[t] = CANCELED
-            :: else -> unpark_fitting(want_place[t])
+            :: else -> wake_satisfied(want_place[t])
             fi;
             claim()
         }
@@ -641,21 +636,12 @@ give_up:
 
 leave:
     atomic {
-        d_step { /* task_destroy: whoever is parked waits for just that */
+        d_step { /* task_destroy: the most important that is parked waits for just that */
             steps = 0;
             finished[t] = true;
-            w = 0;
-            do
-            :: w < TASKS ->
-                if
-                :: parked[w] -> parked[w] = false; ended[w] = TURN
-                :: else -> skip
-                fi;
-                w++
-            :: else -> break
-            od;
+            give_turn();
 #ifndef BREAK_FINISH_UNCHECKED
-            arbiter_check();
+            arbiter_look();
 #endif
             claim()
         }
@@ -672,13 +658,13 @@ proctype helper()
     do
     :: atomic { HOLDS(HELPER) > 0 -> look_early(); release_free(HELPER) };
         release_look(HELPER)
-    :: d_step { !been_outside -> been_outside = true; helper_blocked = true; arbiter_check(); claim() }; /* block_begin */
+    :: d_step { !been_outside -> been_outside = true; helper_blocked = true; arbiter_look(); claim() }; /* block_begin */
         helper_blocked = false /* block_end */
     :: d_step { /* task_detach */
             helper_attached = false;
             been_outside = false;
 #ifndef BREAK_DETACH_UNCHECKED
-            arbiter_check();
+            arbiter_look();
 #endif
             claim()
         };

@@ -47,7 +47,7 @@ caught() {
     [ "$only" = all ] || [ "$only" = "$1" ] || return 0
     fault=$1
     shift
-    search -O0 60 1000 "-DBREAK_$fault" "$@"
+    search -O0 120 2000 "-DBREAK_$fault" "$@"
     if grep -q '^pan:1:' "$work/said"; then
         sed -n "s/^pan:1: \(.\{1,72\}\).*/caught: $fault: \1/p" "$work/said"
     else
@@ -70,6 +70,7 @@ if [ "$only" = all ]; then
     holds 120 1000 -DREQUESTS=1 -DCANCEL
 fi
 if $long; then
+    holds 3600 8000 -DOBEY -DREQUESTS_1=1
     holds 3600 8000 -DOBEY
     holds 3600 8000 -DREQUESTS_1=1
 fi
@@ -78,7 +79,20 @@ caught ENQUEUE_FENCE -DREQUESTS=1
 caught RELEASE_FENCE -DREQUESTS=1
 caught GATE -DREQUESTS=1
 caught WAKE_FIRST -DREQUESTS=1
+caught DOUBLE_END -DREQUESTS=1 -DCANCEL
+caught SEAL_SILENT -DOBEY -DREQUESTS_1=1
+caught BARRIER -DOBEY -DREQUESTS_1=1
+caught BARRIER_STAYS -DOBEY -DREQUESTS_1=1
 caught LATE_UNBLOCK -DOBEY -DREQUESTS_1=1
 caught PARK_RUNS -DOBEY -DREQUESTS_1=1
+caught PARKED_UNCOUNTED -DREQUESTS_1=1
+caught MOVE_UNCHECKED -DOBEY -DREQUESTS_1=1
+caught FINISH_UNCHECKED -DOBEY -DREQUESTS_1=1
+caught ASK_AGAIN -DREQUESTS_1=1
+caught ANY_GRANT_COUNTS -DREQUESTS_1=1
+if $long || [ "$only" != all ]; then
+    caught END_UNSEEN -DREQUESTS_1=1 -DCANCEL
+    caught DETACH_UNCHECKED -DOBEY -DREQUESTS_1=1 -DHELPER=0
+fi
 echo "$failures failures"
 [ "$failures" = 0 ]
