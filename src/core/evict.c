@@ -279,15 +279,20 @@ bool spw__victim_pop(struct spw_manager *manager, const struct spw__choice *choi
     return true;
 }
 
-void spw__evict_clean(struct spw_manager *manager, struct spw__group *requester, spw_tier tier, uint64_t bytes)
+bool spw__evict_clean(struct spw_manager *manager, struct spw__group *requester, spw_tier tier, uint64_t bytes)
 {
     const struct spw__group *short_of = spw__ledger_short(requester, tier, bytes);
     const struct spw__choice choice = {.tier = tier, .clean_only = true, .requester = requester,
                                        .lacking = short_of && short_of->parent ? short_of : &manager->root};
     struct spw__victim victim = {.item = NULL};
-    while (spw__ledger_free_on_path(requester, tier) < bytes && spw__victim_pop(manager, &choice, &victim))
-        if (spw__evict_start(&victim) == SPW__EVICT_BUSY)
-            return;
+    bool any = false;
+    while (spw__ledger_free_on_path(requester, tier) < bytes && spw__victim_pop(manager, &choice, &victim)) {
+        const enum spw__evict_result result = spw__evict_start(&victim);
+        any |= result == SPW__EVICT_STARTED;
+        if (result == SPW__EVICT_BUSY)
+            break;
+    }
+    return any;
 }
 
 /* NULL: everybody. */

@@ -37,8 +37,8 @@ struct spw__choice {
 bool spw__victim_pop(struct spw_manager *manager, const struct spw__choice *choice, struct spw__victim *victim);
 
 /* Drops clean copies of tier, those first that are to go first, until bytes are free to requester, or there is none
- * that helps. Not under a lock. */
-void spw__evict_clean(struct spw_manager *manager, struct spw__group *requester, spw_tier tier, uint64_t bytes);
+ * that helps. True: some went. Not under a lock. */
+bool spw__evict_clean(struct spw_manager *manager, struct spw__group *requester, spw_tier tier, uint64_t bytes);
 
 /* Takes over the claim's reference and the count. May let lower pools grow: not under a lock. */
 enum spw__evict_result spw__evict_start(const struct spw__victim *victim);

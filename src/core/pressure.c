@@ -83,10 +83,9 @@ static int try_tiers(struct spw__request *request, enum spw__grow grow, uint32_t
         }
         int rc = try_tier(request, at, grow);
         /* What lies on disk as well is room: an admission takes it before it goes to a lower tier. */
-        if (rc == SPW_ENOMEM && request->admission && grow != SPW__GROW_NOT) {
-            spw__evict_clean(request->manager, request->group, tier, spw__request_charge(request, at));
+        if (rc == SPW_ENOMEM && request->admission && grow != SPW__GROW_NOT &&
+            spw__evict_clean(request->manager, request->group, tier, spw__request_charge(request, at)))
             rc = try_tier(request, at, grow);
-        }
         if (rc == SPW_OK && request->admission)
             spw__headroom_admitted(request->manager, tier);
         if (rc == SPW_OK || rc == SPW_ENOMETA)

@@ -114,7 +114,7 @@ static int obtain_up_to(struct spw__request *request, const spw_wait_options *wa
         if (spw__ledger_free_on_path(request->group, tier) < request->bytes) {
             (void)spw__tier_drain(spw__tier_of(manager, tier));
             if (!request->nowait)
-                spw__evict_clean(manager, request->group, tier, request->bytes);
+                (void)spw__evict_clean(manager, request->group, tier, request->bytes);
         }
         taken = take_free(manager, request->group, tier, least, request->bytes);
         if (taken)
