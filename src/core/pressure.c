@@ -547,9 +547,8 @@ static int try_at_once(struct spw__request *request)
     }
     if (rc == SPW_EAGAIN && !spw__request_possible(request)) /* it may be barred from every attempt */
         rc = SPW_ETOOBIG;
-    if (rc == SPW_OK)
+    if (rc == SPW_OK) { /* a pool may have grown for it, or a try before held bytes: who met that looks again */
         spw__waitset_granted(waits, taken_from(request));
-    if (rc == SPW_OK && !request->charge_only) { /* a pool may have grown for it: who found it busy looks again */
         spw__waitset_retry(waits, channels);
         spw__pressure_kick(request->manager, SPW_TIER_HOST);
     }

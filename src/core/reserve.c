@@ -119,6 +119,7 @@ static int obtain_up_to(struct spw__request *request, const spw_wait_options *wa
         taken = take_free(manager, request->group, tier, least, request->bytes);
         if (taken)
             spw__waitset_granted(waits, SPW__CHANNEL(tier));
+        spw__waitset_retry(waits, SPW__CHANNEL(tier)); /* tries in vain held bytes for a moment */
     }
     request->bytes = taken ? taken : least;
     return taken ? SPW_OK : spw__request_run(request, wait);
