@@ -214,31 +214,31 @@ int spw_reserve(spw_manager *manager, spw_place place, uint64_t bytes, const spw
         return spw__fail(SPW_EINVAL, "spw_reserve: manager or out is NULL");
     *out = NULL;
     int rc = spw__check_process(manager);
-    if (rc == SPW_OK && options) {
+    if (rc == SPW_OK && options && options->struct_size != sizeof taken) { /* of this size they need no copy */
         taken = reserve_defaults;
         rc = spw__sized_take(&taken, SPW__SIZED_FIRST(spw_reserve_options, wait), options, "spw_reserve: options");
-        if (rc == SPW_OK)
-            rc = check_options(manager, &taken, bytes);
-    } else if (rc == SPW_OK) {
-        rc = spw__task_check(manager, NULL);
+        options = &taken;
     }
+    if (rc == SPW_OK)
+        rc = options ? check_options(manager, options, bytes) : spw__task_check(manager, NULL);
+    options = options ? options : &reserve_defaults;
     if (rc == SPW_OK && !spw__memory_place(manager, place))
         rc = spw__fail(SPW_EINVAL, "spw_reserve: the place is not a memory tier of this manager");
     if (rc != SPW_OK)
         return rc;
     const spw_tier tier = SPW_PLACE_TIER(place);
     const uint64_t charge = charge_of(spw__tier_of(manager, tier), bytes);
-    const int64_t net = !options || taken.net_bytes == SPW_NET_BYTES_DEFAULT ? (int64_t)charge : taken.net_bytes;
-    const bool is_try = options && (taken.flags & SPW_RESERVE_TRY);
+    const int64_t net = options->net_bytes == SPW_NET_BYTES_DEFAULT ? (int64_t)charge : options->net_bytes;
+    const bool is_try = (options->flags & SPW_RESERVE_TRY) != 0;
     struct spw__group *group;
-    rc = spw__group_charged(manager, options ? taken.group : NULL, options ? &taken.wait : NULL, "spw_reserve", &group);
+    rc = spw__group_charged(manager, options->group, &options->wait, "spw_reserve", &group);
     if (rc != SPW_OK)
         return rc;
     if (commit_at_once(manager, group, tier, charge))
         return wrap(manager, group, tier, charge, false, out);
     struct spw__request request = {.manager = manager, .group = group, .bytes = charge, .nowait = is_try,
                                    .net_bytes = net, .charge_only = true, .first = tier, .lowest = tier};
-    return reserve_slowly(&request, options ? &taken : &reserve_defaults, out);
+    return reserve_slowly(&request, options, out);
 }
 
 uint64_t spw_reservation_size(const spw_reservation *reservation)
