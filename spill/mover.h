@@ -100,7 +100,8 @@ struct spw__mover_config {
     struct spw__meta *meta;
     struct spw__counters *counters;
     unsigned first_counter;
-    /* Asked when there is no room for a charge of bytes to group: frees disk space that is not the only copy; false when there is none. */
+    /* Asked when there is no room for a charge of bytes to group: frees disk space that is not the only copy; false
+     * when there is none. */
     bool (*reclaim_disk)(void *arg, struct spw__group *group, uint64_t bytes);
     void *reclaim_arg;
     /* Called without locks when the last move under way is over. May be NULL. */

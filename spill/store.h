@@ -31,8 +31,9 @@ struct spw__extent {
 };
 
 /* Opens one file in each folder (created when missing, mode 0700; refused when others can write to it and it is not
- * sticky). O_DIRECT where the file system takes it. quota 0 means what the file system has free. Errors, with the folder's name in the message: SPW_EINVAL
- * (not a directory, untrusted), SPW_EIO (cannot be used), SPW_ENOMETA. Nothing is left behind on error. */
+ * sticky). O_DIRECT where the file system takes it. quota 0 means what the file system has free. Errors, with the
+ * folder's name in the message: SPW_EINVAL (not a directory, untrusted), SPW_EIO (cannot be used), SPW_ENOMETA. Nothing
+ * is left behind on error. */
 int spw__store_create(const spw_spec_folder *folders, uint32_t n_folders, struct spw__meta *meta,
                       const struct spw__log *log, struct spw__store **out);
 

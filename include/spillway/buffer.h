@@ -81,12 +81,12 @@ static inline void spw_alloc_options_init(spw_alloc_options *options)
 /* Takes in a buffer of bytes (content undefined, contiguous) in the first of device, pinned_host and host that has
  * room, pushing nobody out. Only when all of them are full it waits, while the coldest sealed buffers of the lowest go
  * to disk. Never causes a copy from device to pinned_host (origin: RapidsMPF's "a spill that never needs to spill").
- * options NULL means the defaults; they are read during the call only. bytes may be 0.
- * Blocks until there is room or the deadline, unless NOWAIT or a timeout of 0 says otherwise.
- * Errors: SPW_EINVAL (NULL, options, a place that does not exist), SPW_ENOMEM (no room before the deadline), SPW_EFRAG
- * (at the deadline enough was free, but in no hole that fits), SPW_EAGAIN (NOWAIT), SPW_ETOOBIG (no pool, or no
- * budget that is charged, can ever hold it), SPW_ENOMETA, SPW_ECANCELED, SPW_ESHUTDOWN (a forced destroy), SPW_ENOSPC, SPW_EIO or SPW_EDEVICE (what would
- * have made room cannot be pushed out), SPW_EFORK. On error *out is NULL. Since 0.1. */
+ * options NULL means the defaults; they are read during the call only. bytes may be 0. Blocks until there is room or
+ * the deadline, unless NOWAIT or a timeout of 0 says otherwise. Errors: SPW_EINVAL (NULL, options, a place that does
+ * not exist), SPW_ENOMEM (no room before the deadline), SPW_EFRAG (at the deadline enough was free, but in no hole that
+ * fits), SPW_EAGAIN (NOWAIT), SPW_ETOOBIG (no pool, or no budget that is charged, can ever hold it), SPW_ENOMETA,
+ * SPW_ECANCELED, SPW_ESHUTDOWN (a forced destroy), SPW_ENOSPC, SPW_EIO or SPW_EDEVICE (what would have made room cannot
+ * be pushed out), SPW_EFORK. On error *out is NULL. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_admit(spw_manager *manager, size_t bytes, const spw_admit_options *options,
                                      spw_buffer **out);
 
@@ -123,7 +123,8 @@ SPW_API size_t spw_buffer_size(const spw_buffer *buffer);
 
 /* Where the bytes lie at this moment: the lowest place among its pieces (SPW_DISK when any piece is on disk only).
  * Another thread may change it at once unless the caller holds a map. SPW_PLACE_NONE for an empty buffer, whose bytes
- * lie nowhere, for one whose group was cancelled, once its bytes are freed, and, with the thread's detail, when it is no live handle. Does not block. Since 0.1. */
+ * lie nowhere, for one whose group was cancelled, once its bytes are freed, and, with the thread's detail, when it is
+ * no live handle. Does not block. Since 0.1. */
 SPW_API spw_place spw_buffer_place(const spw_buffer *buffer);
 
 /* Its tag, never NULL, valid as long as the buffer; "" when it is no live handle. Does not block. Since 0.1. */

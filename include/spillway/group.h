@@ -82,8 +82,8 @@ SPW_API SPW_MUST_CHECK int spw_group_set(spw_group *group, spw_place place, cons
  * SPW_ECANCELED, now and from now on, and so does every request; the bytes of their buffers are freed in every tier
  * without being written anywhere, those of mapped ones when their last view is closed, and those that a stream still
  * uses when it is done. Handles stay valid until they are released, but a map of one is SPW_ECANCELED. Raw blocks and
- * reservations are their holders': they stay charged until they are given back. A group that is cancelled already is left as it is. Does not block.
- * SPW_EINVAL (NULL), SPW_EFORK. Since 0.1. */
+ * reservations are their holders': they stay charged until they are given back. A group that is cancelled already is
+ * left as it is. Does not block. SPW_EINVAL (NULL), SPW_EFORK. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_group_cancel(spw_group *group);
 
 /* Destroys a group that nothing belongs to any more; its minima are free then. SPW_EBUSY, and nothing happens, while it

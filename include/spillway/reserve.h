@@ -54,7 +54,7 @@ typedef struct spw_reserve_options {
                              it takes: among requests of an age those that free most go first. Initialised to
                              SPW_NET_BYTES_DEFAULT */
     spw_wait_options wait;
-    spw_group *group; /* who is charged (group.h); NULL: the task of wait, else the manager's budgets alone. Not owned */
+    spw_group *group; /* who is charged (group.h); NULL: the task of wait, else the manager's budgets. Not owned */
 } spw_reserve_options;
 
 /* Sets every field to its default, as spw_options_init(_sized) does. Never blocks; any thread. Since 0.1. */

@@ -2,6 +2,7 @@
 #include "src/core/evict.h"
 
 #include "pool/base/error.h"
+#include "src/core/group.h"
 #include "src/core/hole.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
@@ -116,6 +117,7 @@ static void evict_done(struct spw__move *move, int status)
     if (spw__block_is(&to_free))
         spw__tier_free(spw__tier_of(manager, (spw_tier)to_free.tier), &to_free);
     note_gone(victims_of(manager, &source), source.group, (spw_tier)source.tier, source.bytes);
+    spw__group_unuse(manager, source.group);
     spw__use_unref(manager, use);
     spw__move_give(manager, move);
     if (cancelled)
@@ -145,6 +147,7 @@ static void describe_move_locked(struct spw__piece *piece, struct spw__move *mov
     spw__piece_source_locked(piece, &move->from);
     piece->state = SPW__PIECE_SPILLING;
     piece->move = move;
+    spw__group_use(piece->mem.group); /* not only charged: the count ends after the charge */
     note_leaving(victims_of(payload->manager, &piece->mem), piece->mem.group, (spw_tier)piece->mem.tier,
                  piece->mem.bytes);
 }

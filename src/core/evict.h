@@ -36,8 +36,8 @@ struct spw__choice {
 /* Pops the victim that is to go first, which counts as leaving from now on. False: there is none. */
 bool spw__victim_pop(struct spw_manager *manager, const struct spw__choice *choice, struct spw__victim *victim);
 
-/* Drops clean copies of tier, those first that are to go first, until bytes are free to requester, or there is none that
- * helps. Not under a lock. */
+/* Drops clean copies of tier, those first that are to go first, until bytes are free to requester, or there is none
+ * that helps. Not under a lock. */
 void spw__evict_clean(struct spw_manager *manager, struct spw__group *requester, spw_tier tier, uint64_t bytes);
 
 /* Takes over the claim's reference and the count. May let lower pools grow: not under a lock. */

@@ -2,8 +2,8 @@
  * pressure.c and use.c end the waits.
  *
  * The flag is set first. A wait looks at it after it was enqueued, and a new buffer after its handle can be found; what
- * was there before is found by the walk over all waits and by the walk over all handles that follow. So nothing is missed.
- */
+ * was there before is found by the walk over all waits and by the walk over all handles that follow. So nothing is
+ * missed. */
 #include "src/core/group.h"
 
 #include "pool/base/error.h"

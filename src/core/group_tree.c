@@ -1,5 +1,5 @@
-/* The tree of groups: who is below whom, and what names a group. Neighbours: group.c, and tasks, whose nodes hang in it.
- */
+/* The tree of groups: who is below whom, and what names a group. Neighbours: group.c, and task.c, whose nodes hang in
+ * it too. */
 #include "src/core/group.h"
 
 #include <string.h>

@@ -73,8 +73,8 @@ enum spw__hole_result {
 };
 
 /* Starts clearing a window in tier for a request of bytes at a multiple of align; the caller has set active, which is
- * cleared at the end. admission: the request is one; requester: its group, which the caller uses (spw__group_use) and the
- * hole from here on. Not under a lock. */
+ * cleared at the end. admission: the request is one; requester: its group, which the caller uses (spw__group_use) and
+ * the hole from here on. Not under a lock. */
 enum spw__hole_result spw__hole_open(struct spw_manager *manager, spw_tier tier, uint64_t bytes, uint64_t align,
                                      bool admission, struct spw__group *requester);
 

@@ -102,8 +102,8 @@ bool spw__payload_try_ref(struct spw__payload *payload);
 /* The last one frees. Outside the choice of victims, what was freed is followed by spw__pressure_kick. */
 void spw__payload_unref(struct spw__payload *payload);
 
-/* Frees the bytes of a cancelled payload in every tier, but for what a view, a fetch, a move or a stream still uses: for
- * that it is called again when the use is over. Nothing happens to others. The caller holds a reference. */
+/* Frees the bytes of a cancelled payload in every tier, but for what a view, a fetch, a move or a stream still uses:
+ * for that it is called again when the use is over. Nothing happens to others. The caller holds a reference. */
 void spw__payload_purge(struct spw__payload *payload);
 
 /* SPW_ECANCELED, with detail, when the payload's group is. Payload locked. */

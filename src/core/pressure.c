@@ -3,15 +3,13 @@
 
 #include "pool/base/error.h"
 #include "src/core/arbiter.h"
+#include "src/core/demand.h"
 #include "src/core/evict.h"
 #include "src/core/group.h"
 #include "src/core/manager.h"
 #include "src/core/parked.h"
 #include "src/core/refusal.h"
 #include "src/core/reserve.h"
-
-/* How many of the oldest waiters decide what is done for a tier, when together they need more than it could have. */
-#define LOOK_WAITERS 64u
 
 /* Beside the keys of alignments (see set_needs). */
 #define KEY_OF_RESERVATIONS 32
@@ -101,22 +99,13 @@ static uint32_t taken_from(const struct spw__request *request)
     return SPW__CHANNEL(nothing ? request->lowest : (spw_tier)request->block.tier);
 }
 
-/* The group whose maximum refuses the request in a tier; NULL: none does. */
-static struct spw__group *refused_by(const struct spw__request *request, const struct spw__tier *tier)
-{
-    struct spw__group *lacking =
-        request->reservation ? NULL
-                             : spw__ledger_short(request->group, tier->tier, spw__request_charge(request, tier));
-    return lacking && lacking->parent ? lacking : NULL;
-}
-
 /* It is groups that refuse it, wherever it may go: what others get is not taken from it. */
 static bool is_held_back(const struct spw__request *request)
 {
     bool held_back = true;
     for (spw_tier tier = request->first; tier <= request->lowest; tier++) {
         const struct spw__tier *at = spw__tier_of(request->manager, tier);
-        held_back &= !at->present || refused_by(request, at);
+        held_back &= !at->present || spw__request_refused_by(request, at);
     }
     return held_back;
 }
@@ -168,155 +157,6 @@ static void set_needs(struct spw__request *request)
     }
 }
 
-/* The demand of those who wait for a tier's victims. */
-struct demand {
-    struct spw__tier *tier;
-    uint64_t enough; /* more bytes than this are not to be had: who comes later does not change what is to be done */
-    uint32_t n_waiters;
-    struct spw__hole_none none; /* what is known to have no window: those who lack it are left out */
-    uint64_t bytes;            /* of memory */
-    uint64_t budget_bytes;     /* of the budget */
-    uint64_t admission_bytes;  /* of bytes, of admissions */
-    uint64_t admission_budget_bytes;
-    uint64_t least_bytes;      /* of the smallest waiter for memory: a pool that cannot hold it is of no use */
-    uint64_t fragmented_bytes; /* of the oldest waiter that only lacks a hole */
-    uint64_t fragmented_align;
-    bool fragmented_admission;
-    uint32_t route;            /* lowest place in the tier's route that a waiter can use */
-    bool any;
-    bool anywhere;             /* somebody wants nothing but budget: a victim of any pool is of use */
-    bool stuck;                /* somebody was left out */
-    int complete_with;         /* when set: every waiter ends with it, of those that complete_of lacks room for */
-    const struct spw__group *complete_of; /* the root: those whom no group refuses */
-    struct spw__group *requester; /* of the oldest waiter; used until the choice was made */
-    struct spw__group *lacking;   /* groups that refuse waiters, each with its lack */
-};
-
-/* What a group refuses is no demand of the tier: victims of that group alone are of use. */
-static void note_lack(struct demand *demand, const struct spw__request *request, struct spw__group *group)
-{
-    struct spw__lack *lack = &group->lack[demand->tier->tier];
-    if (!lack->listed) {
-        *lack = (struct spw__lack){.next = demand->lacking, .requester = request->group, .listed = true};
-        demand->lacking = group;
-    }
-    lack->bytes += spw__request_charge(request, demand->tier);
-    lack->admission |= request->admission;
-}
-
-/* Who comes later may be left out: together they need more than there is. */
-static int go_on(struct demand *demand)
-{
-    const bool enough = demand->bytes > demand->enough || demand->budget_bytes > demand->enough;
-    return ++demand->n_waiters >= LOOK_WAITERS && enough ? SPW__VISIT_STOP : SPW_EAGAIN;
-}
-
-static int visit_demand(struct spw__waiter *waiter, void *arg)
-{
-    struct demand *demand = arg;
-    struct spw__request *request = (struct spw__request *)(void *)waiter;
-    if (request->failed == SPW_ETOOBIG) /* no victim here would help it */
-        return SPW_EAGAIN;
-    struct spw__group *refuser = refused_by(request, demand->tier);
-    if (demand->complete_with) {
-        if ((refuser ? refuser : &request->manager->root) != demand->complete_of)
-            return SPW_EAGAIN;
-        request->spill_failed = true;
-        return demand->complete_with;
-    }
-    if (refuser) {
-        note_lack(demand, request, refuser);
-        return SPW_EAGAIN;
-    }
-    if (request->failed == SPW_EFRAG && request->bytes >= demand->none.bytes &&
-        spw__hole_align(request->align) >= demand->none.align) {
-        demand->stuck = true;
-        return SPW_EAGAIN;
-    }
-    const uint32_t route = spw__tier_first_route(demand->tier, request->bytes);
-    const uint64_t charge = spw__request_charge(request, demand->tier);
-    demand->requester = demand->any ? demand->requester : request->group;
-    demand->any = true;
-    if (!request->reservation) {
-        demand->budget_bytes += charge;
-        demand->admission_budget_bytes += request->admission ? charge : 0;
-    }
-    if (request->charge_only) {
-        demand->anywhere = true;
-        return go_on(demand);
-    }
-    demand->route = demand->bytes && demand->route < route ? demand->route : route;
-    demand->least_bytes = demand->bytes && demand->least_bytes < charge ? demand->least_bytes : charge;
-    demand->bytes += charge;
-    demand->admission_bytes += request->admission ? charge : 0;
-    if (request->failed == SPW_EFRAG && demand->fragmented_bytes == 0) {
-        demand->fragmented_bytes = request->bytes;
-        demand->fragmented_align = request->align;
-        demand->fragmented_admission = request->admission;
-    }
-    return go_on(demand);
-}
-
-/* All that the tier has free or will have: no waiters' supply is more. */
-static uint64_t most_supply(struct spw_manager *manager, struct spw__tier *tier)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < tier->n_pools; i++)
-        bytes += spw__pool_free(&tier->pools[i]) + atomic_load(&manager->victims[tier->tier][i].leaving_bytes);
-    return bytes;
-}
-
-/* Looks at those whose victims come from tier, oldest first, until it is clear what to do. Guarded by the tier's
- * pressure lock. */
-static struct demand look_locked(struct spw_manager *manager, struct spw__tier *tier, int complete_with,
-                                 const struct spw__group *complete_of)
-{
-    struct demand demand = {.tier = tier, .complete_with = complete_with, .complete_of = complete_of,
-                            .enough = most_supply(manager, tier),
-                            .none = spw__hole_none_locked(&manager->holes[tier->tier])};
-    spw__waitset_visit_demands(&manager->waits, SPW__CHANNEL(tier->tier), visit_demand, &demand);
-    for (struct spw__group *at = demand.lacking; at; at = at->lack[tier->tier].next)
-        at->lack[tier->tier].listed = false;
-    return demand;
-}
-
-struct supply {
-    uint64_t leaving; /* of the pools of use */
-    uint64_t memory;  /* free there, or leaving */
-    uint64_t budget;  /* free, or about to be: whatever leaves, of any pool, is charged to it */
-    uint64_t overbooked; /* beyond the budget: nobody gets anything before it is gone */
-    bool in_flight;   /* some eviction is, of use or not */
-};
-
-/* What the pools that the waiters can use have free, and will have when evictions in flight are done; and what the
- * budget has. Memory that is scattered over pools that hold none of the waiters counts for nothing. */
-static struct supply supply_of(struct spw_manager *manager, const struct demand *demand)
-{
-    struct spw__tier *tier = demand->tier;
-    const struct spw__gate *gate = &manager->root.gates[tier->tier];
-    const uint64_t budget = atomic_load(&gate->budget), committed = atomic_load(&gate->committed);
-    struct supply supply = {.budget = budget > committed ? budget - committed : 0,
-                            .overbooked = committed > budget ? committed - budget : 0};
-    for (uint32_t at = 0; at < tier->n_pools; at++) {
-        const uint64_t leaving = atomic_load(&manager->victims[tier->tier][tier->route[at]].leaving_bytes);
-        supply.in_flight |= leaving != 0;
-        supply.budget += leaving;
-        if (at < demand->route)
-            continue;
-        const uint64_t free_bytes = spw__pool_free(&tier->pools[tier->route[at]]);
-        if (free_bytes + leaving < demand->least_bytes)
-            continue;
-        supply.memory += free_bytes + leaving;
-        supply.leaving += leaving;
-    }
-    return supply;
-}
-
-static bool covers(const struct supply *supply, uint64_t bytes, uint64_t budget_bytes)
-{
-    return bytes <= supply->memory && (budget_bytes == 0 || budget_bytes + supply->overbooked <= supply->budget);
-}
-
 /* A victim of the pools of use, from that place in the route on. Where the disk is full, and below the tier is nothing
  * but the disk, only clean items are of use: it is not asked once for every victim. */
 static bool pop_victim(struct spw_manager *manager, struct spw__choice choice, struct spw__victim *victim)
@@ -348,7 +188,8 @@ static bool is_disk_full(const struct spw__pressure *pressure)
 
 /* A victim of a group that refuses its own, unless what is leaving there is enough already. Guarded by the tier's
  * pressure lock. */
-static bool choose_in_groups_locked(struct spw_manager *manager, const struct demand *all, struct spw__victim *victim)
+static bool choose_in_groups_locked(struct spw_manager *manager, const struct spw__demand *all,
+                                    struct spw__victim *victim)
 {
     const spw_tier tier = all->tier->tier;
     struct spw__pressure *pressure = &manager->pressure[tier];
@@ -364,7 +205,7 @@ static bool choose_in_groups_locked(struct spw_manager *manager, const struct de
         if (pop_victim(manager, choice, victim))
             return true;
         if (pressure->failed && leaving == 0) /* as for all, below */
-            (void)look_locked(manager, all->tier, pressure->failure.code, group);
+            (void)spw__demand_look_locked(manager, all->tier, pressure->failure.code, group);
     }
     return false;
 }
@@ -372,11 +213,11 @@ static bool choose_in_groups_locked(struct spw_manager *manager, const struct de
 /* Picks what to do next if what is free and leaving does not cover what is waited for: a victim, or a hole where only
  * that is missing. Guarded by the tier's pressure lock. */
 static enum choice choose_locked(struct spw_manager *manager, struct spw__tier *tier, struct spw__victim *victim,
-                                 struct demand *hole_demand)
+                                 struct spw__demand *hole_demand)
 {
     struct spw__pressure *pressure = &manager->pressure[tier->tier];
     struct spw__hole *hole = &manager->holes[tier->tier];
-    const struct demand demand = look_locked(manager, tier, 0, NULL);
+    const struct spw__demand demand = spw__demand_look_locked(manager, tier, 0, NULL);
     if (!demand.any && !demand.stuck && !demand.lacking)
         end_round_locked(manager, tier);
     if (choose_in_groups_locked(manager, &demand, victim))
@@ -385,8 +226,8 @@ static enum choice choose_locked(struct spw_manager *manager, struct spw__tier *
         return CHOSE_NOTHING;
     if (hole->active)
         return CHOSE_NOTHING; /* its window counts as taken until it ends, and then there is another look */
-    const struct supply supply = supply_of(manager, &demand);
-    const bool covered = covers(&supply, demand.bytes, demand.budget_bytes);
+    const struct spw__supply supply = spw__demand_supply(manager, &demand);
+    const bool covered = spw__supply_covers(&supply, demand.bytes, demand.budget_bytes);
     if (covered && demand.fragmented_bytes <= supply.leaving)
         return CHOSE_NOTHING;
     if (demand.fragmented_bytes && supply.leaving == 0 && hole->tries < SPW__HOLE_TRIES_MAX) {
@@ -398,7 +239,7 @@ static enum choice choose_locked(struct spw_manager *manager, struct spw__tier *
     victim->disk_full = is_disk_full(pressure);
     /* An admission's victim is one that the others would not need. */
     victim->admission = covered ? demand.fragmented_admission
-                                : covers(&supply, demand.bytes - demand.admission_bytes,
+                                : spw__supply_covers(&supply, demand.bytes - demand.admission_bytes,
                                          demand.budget_bytes - demand.admission_budget_bytes);
     struct spw__choice choice = {.tier = tier->tier, .route = demand.route, .least_bytes = demand.least_bytes,
                                  .lacking = &manager->root, .requester = demand.requester};
@@ -411,7 +252,7 @@ static enum choice choose_locked(struct spw_manager *manager, struct spw__tier *
         return CHOSE_VICTIM;
     /* Everything that could go was tried, nothing is on its way, and something could not be written. */
     if (pressure->failed && !supply.in_flight) {
-        (void)look_locked(manager, tier, pressure->failure.code, &manager->root);
+        (void)spw__demand_look_locked(manager, tier, pressure->failure.code, &manager->root);
         end_round_locked(manager, tier);
     }
     return CHOSE_NOTHING;
@@ -433,7 +274,7 @@ static bool evict(struct spw_manager *manager, const struct spw__victim *victim)
 static void pump(struct spw_manager *manager, spw_tier tier)
 {
     struct spw__victim victim;
-    struct demand demand = {.bytes = 0};
+    struct spw__demand demand = {.bytes = 0};
     unsigned searches = 0;
     bool more = true;
     while (more) {

@@ -1,4 +1,4 @@
-/* Groups in the statistics dump, as text and as JSON. Neighbours: stats_text.c and stats_json.c, which it is part of. */
+/* Groups in the statistics dump, as text and as JSON. Neighbours: stats_text.c and stats_json.c, which call it. */
 #include "src/sight/stats.h"
 
 #include <stdio.h>

@@ -24,7 +24,8 @@ static void tiers_text(const spw_stats *stats, struct spw__out *out)
         if (at->budget_bytes == 0 && at->peak_bytes == 0)
             continue;
         spw__outf(out, "%-12s %11s %11s %11s %11s %11s %11s %11s %11s\n", spw_tier_name((spw_tier)tier),
-                  spw__human(at->budget_bytes).text, spw__human(at->committed_bytes).text, spw__human(at->peak_bytes).text,
+                  spw__human(at->budget_bytes).text, spw__human(at->committed_bytes).text,
+                  spw__human(at->peak_bytes).text,
                   spw__human(at->raw_bytes).text, spw__human(at->admit_bytes).text, spw__human(at->spill_bytes).text,
                   spw__human(at->drop_bytes).text, spw__human(at->largest_free_bytes).text);
     }
@@ -37,7 +38,8 @@ static void reservations_text(const spw_stats *stats, struct spw__out *out)
         const spw_tier_stats *at = &stats->tiers[tier];
         if (at->reserved_bytes || at->overbooks || at->overbooked_bytes)
             spw__outf(out, "%s: %s reserved; overbooked now %s, %llu times by %s in all\n",
-                      spw_tier_name((spw_tier)tier), spw__human(at->reserved_bytes).text, spw__human(at->overbooked_bytes).text,
+                      spw_tier_name((spw_tier)tier), spw__human(at->reserved_bytes).text,
+                      spw__human(at->overbooked_bytes).text,
                       (unsigned long long)at->overbooks, spw__human(at->overbook_bytes).text);
     }
 }
@@ -76,5 +78,6 @@ void spw__stats_text(const spw_stats *stats, const struct spw__group_list *group
                   (unsigned long long)stats->tasks, (unsigned long long)stats->retries,
                   (unsigned long long)stats->splits);
     if (stats->meta_resident_bytes)
-        spw__outf(out, "metadata: an arena of jemalloc with %s resident\n", spw__human(stats->meta_resident_bytes).text);
+        spw__outf(out, "metadata: an arena of jemalloc with %s resident\n",
+                  spw__human(stats->meta_resident_bytes).text);
 }

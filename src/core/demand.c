@@ -1,0 +1,129 @@
+/* Demand: see demand.h. */
+#include "src/core/demand.h"
+
+#include "src/core/manager.h"
+
+/* How many of the oldest waiters decide what is done for a tier, when together they need more than it could have. */
+#define LOOK_WAITERS 64u
+
+struct spw__group *spw__request_refused_by(const struct spw__request *request, const struct spw__tier *tier)
+{
+    struct spw__group *lacking =
+        request->reservation ? NULL
+                             : spw__ledger_short(request->group, tier->tier, spw__request_charge(request, tier));
+    return lacking && lacking->parent ? lacking : NULL;
+}
+
+/* What a group refuses is no demand of the tier: victims of that group alone are of use. */
+static void note_lack(struct spw__demand *demand, const struct spw__request *request, struct spw__group *group)
+{
+    struct spw__lack *lack = &group->lack[demand->tier->tier];
+    if (!lack->listed) {
+        *lack = (struct spw__lack){.next = demand->lacking, .requester = request->group, .listed = true};
+        demand->lacking = group;
+    }
+    lack->bytes += spw__request_charge(request, demand->tier);
+    lack->admission |= request->admission;
+}
+
+/* Who comes later may be left out: together they need more than there is. */
+static int go_on(struct spw__demand *demand)
+{
+    const bool enough = demand->bytes > demand->enough || demand->budget_bytes > demand->enough;
+    return ++demand->n_waiters >= LOOK_WAITERS && enough ? SPW__VISIT_STOP : SPW_EAGAIN;
+}
+
+static int visit_demand(struct spw__waiter *waiter, void *arg)
+{
+    struct spw__demand *demand = arg;
+    struct spw__request *request = (struct spw__request *)(void *)waiter;
+    if (request->failed == SPW_ETOOBIG) /* no victim here would help it */
+        return SPW_EAGAIN;
+    struct spw__group *refuser = spw__request_refused_by(request, demand->tier);
+    if (demand->complete_with) {
+        if ((refuser ? refuser : &request->manager->root) != demand->complete_of)
+            return SPW_EAGAIN;
+        request->spill_failed = true;
+        return demand->complete_with;
+    }
+    if (refuser) {
+        note_lack(demand, request, refuser);
+        return SPW_EAGAIN;
+    }
+    if (request->failed == SPW_EFRAG && request->bytes >= demand->none.bytes &&
+        spw__hole_align(request->align) >= demand->none.align) {
+        demand->stuck = true;
+        return SPW_EAGAIN;
+    }
+    const uint32_t route = spw__tier_first_route(demand->tier, request->bytes);
+    const uint64_t charge = spw__request_charge(request, demand->tier);
+    demand->requester = demand->any ? demand->requester : request->group;
+    demand->any = true;
+    if (!request->reservation) {
+        demand->budget_bytes += charge;
+        demand->admission_budget_bytes += request->admission ? charge : 0;
+    }
+    if (request->charge_only) {
+        demand->anywhere = true;
+        return go_on(demand);
+    }
+    demand->route = demand->bytes && demand->route < route ? demand->route : route;
+    demand->least_bytes = demand->bytes && demand->least_bytes < charge ? demand->least_bytes : charge;
+    demand->bytes += charge;
+    demand->admission_bytes += request->admission ? charge : 0;
+    if (request->failed == SPW_EFRAG && demand->fragmented_bytes == 0) {
+        demand->fragmented_bytes = request->bytes;
+        demand->fragmented_align = request->align;
+        demand->fragmented_admission = request->admission;
+    }
+    return go_on(demand);
+}
+
+/* All that the tier has free or will have: no waiters' supply is more. */
+static uint64_t most_supply(struct spw_manager *manager, struct spw__tier *tier)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < tier->n_pools; i++)
+        bytes += spw__pool_free(&tier->pools[i]) + atomic_load(&manager->victims[tier->tier][i].leaving_bytes);
+    return bytes;
+}
+
+struct spw__demand spw__demand_look_locked(struct spw_manager *manager, struct spw__tier *tier, int complete_with,
+                                           const struct spw__group *complete_of)
+{
+    struct spw__demand demand = {.tier = tier, .complete_with = complete_with, .complete_of = complete_of,
+                            .enough = most_supply(manager, tier),
+                            .none = spw__hole_none_locked(&manager->holes[tier->tier])};
+    spw__waitset_visit_demands(&manager->waits, SPW__CHANNEL(tier->tier), visit_demand, &demand);
+    for (struct spw__group *at = demand.lacking; at; at = at->lack[tier->tier].next)
+        at->lack[tier->tier].listed = false;
+    return demand;
+}
+
+
+struct spw__supply spw__demand_supply(struct spw_manager *manager, const struct spw__demand *demand)
+{
+    struct spw__tier *tier = demand->tier;
+    const struct spw__gate *gate = &manager->root.gates[tier->tier];
+    const uint64_t budget = atomic_load(&gate->budget), committed = atomic_load(&gate->committed);
+    struct spw__supply supply = {.budget = budget > committed ? budget - committed : 0,
+                            .overbooked = committed > budget ? committed - budget : 0};
+    for (uint32_t at = 0; at < tier->n_pools; at++) {
+        const uint64_t leaving = atomic_load(&manager->victims[tier->tier][tier->route[at]].leaving_bytes);
+        supply.in_flight |= leaving != 0;
+        supply.budget += leaving;
+        if (at < demand->route)
+            continue;
+        const uint64_t free_bytes = spw__pool_free(&tier->pools[tier->route[at]]);
+        if (free_bytes + leaving < demand->least_bytes)
+            continue;
+        supply.memory += free_bytes + leaving;
+        supply.leaving += leaving;
+    }
+    return supply;
+}
+
+bool spw__supply_covers(const struct spw__supply *supply, uint64_t bytes, uint64_t budget_bytes)
+{
+    return bytes <= supply->memory && (budget_bytes == 0 || budget_bytes + supply->overbooked <= supply->budget);
+}
