@@ -38,7 +38,7 @@ struct spw__ledger {
 
 struct spw__group;
 
-/* Those who wait for room in a tier and that a group refuses. Of src/core/pressure.c: guarded by its tier's lock. */
+/* Those who wait for room in a tier and whom a group refuses. Of src/core/demand.c, under the tier's pressure lock. */
 struct spw__lack {
     struct spw__group *next;      /* another group with such waiters */
     struct spw__group *requester; /* the group of the oldest */
@@ -81,8 +81,8 @@ static inline bool spw__ledger_commit(struct spw__group *group, spw_tier tier, u
     return group->parent ? spw__ledger_climb(group, tier, bytes) : spw__gate_commit(&group->gates[tier], bytes);
 }
 
-/* Charges bytes of tier to group and all above it whatever their budgets say. Returns how many of them exceed the budget
- * that is exceeded most. */
+/* Charges bytes of tier to group and all above it whatever their budgets say. Returns how many of them exceed the
+ * budget that is exceeded most. */
 uint64_t spw__ledger_overbook(struct spw__group *group, spw_tier tier, uint64_t bytes);
 
 /* Gives back bytes that were charged to group. */

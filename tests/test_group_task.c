@@ -1,4 +1,4 @@
-/* Groups, tasks and reservations together: what a task holds is charged to its group as well. */
+/* Groups beside what else there is: tasks and reservations, which are charged to them, several tiers, and holes. */
 #include "tests/group_fixture.h"
 
 static spw_task *must_task(const char *name, spw_group *group)
@@ -167,6 +167,61 @@ START_TEST(tasks_and_the_manager_itself_count_like_siblings_of_weight_1)
 }
 END_TEST
 
+START_TEST(clean_copies_on_disk_give_way_when_their_groups_part_of_it_is_used_up)
+{
+    spw_group_options options;
+    spw_group *group;
+    spw_buffer *first, *second, *third;
+    open_manager("pinned=512K; host=512K; staging=64K; piece=128K; disk=%s:16M");
+    spw_group_options_init(&options);
+    options.shares[SPW_TIER_HOST].max_bytes = PIECE;
+    options.shares[SPW_TIER_DISK].max_bytes = PIECE;
+    ck_assert_int_eq(spw_group_create(manager, &options, &group), SPW_OK);
+    first = must_make_in(group, PIECE, 1);
+    second = must_make_in(group, PIECE, 2);
+    ck_assert_uint_eq(spw_buffer_place(first), SPW_DISK);
+    check_at(first, SPW_PINNED_HOST, 1); /* its copy on disk stays: the group's part is used up by it */
+    ck_assert_uint_eq(usage_of(group, SPW_DISK).committed_bytes, PIECE);
+    third = must_make_in(group, PIECE, 3);
+    ck_assert_uint_eq(spw_buffer_place(second), SPW_DISK);
+    ck_assert_uint_eq(spw_buffer_place(first), SPW_PINNED_HOST);
+    ck_assert_uint_eq(usage_of(group, SPW_DISK).peak_bytes, PIECE);
+    check_at(first, SPW_PINNED_HOST, 1);
+    must_release(first);
+    must_release(second);
+    must_release(third);
+    must_destroy(group);
+    close_manager();
+}
+END_TEST
+
+START_TEST(what_a_minimum_protects_moves_aside_for_a_hole_and_no_further)
+{
+    spw_buffer *mine[4], *others[4], *large;
+    open_manager(SMALL_HOST);
+    spw_group *group = must_group("protected", NULL, 4 * PIECE, SPW_NO_LIMIT, 1);
+    for (unsigned i = 0; i < 4; i++) {
+        mine[i] = must_make_in(group, PIECE, i);
+        others[i] = must_make_in(NULL, PIECE, 10 + i);
+    }
+    must_release(others[0]);
+    must_release(others[2]); /* two pieces are free, and not beside each other */
+    ck_assert_int_eq(alloc_in(NULL, 2 * PIECE, SPW_TIMEOUT_DEFAULT, &large), SPW_OK);
+    ck_assert_uint_eq(tier_now(SPW_TIER_HOST)->holes, 1);
+    ck_assert_uint_eq(stats.tiers[SPW_TIER_HOST].spill_bytes, 0);
+    for (unsigned i = 0; i < 4; i++) {
+        ck_assert_uint_eq(spw_buffer_place(mine[i]), SPW_HOST);
+        check_at(mine[i], SPW_HOST, i);
+        must_release(mine[i]);
+    }
+    must_release(others[1]);
+    must_release(others[3]);
+    must_release(large);
+    must_destroy(group);
+    close_manager();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("group_task");
@@ -177,6 +232,8 @@ int main(void)
     tcase_add_test(tcase, a_reservation_is_charged_to_its_group_and_so_is_what_it_pays_for);
     tcase_add_test(tcase, a_reservation_evicts_the_buffers_of_a_group_that_is_full);
     tcase_add_test(tcase, a_cancelled_group_cancels_its_tasks_and_reservations);
+    tcase_add_test(tcase, clean_copies_on_disk_give_way_when_their_groups_part_of_it_is_used_up);
+    tcase_add_test(tcase, what_a_minimum_protects_moves_aside_for_a_hole_and_no_further);
     tcase_add_test(tcase, tasks_and_the_manager_itself_count_like_siblings_of_weight_1);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

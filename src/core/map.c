@@ -326,7 +326,7 @@ static int look_locked(struct spw__payload *payload, spw_place place, uint32_t f
     const spw_tier *tier = &mapped->tier;
     const bool together = spw__payload_contiguous_locked(payload, &mapped->tier, &mapped->address);
     const bool here = together && ((flags & SPW_MAP_HERE) || *tier == SPW_PLACE_TIER(place));
-    int rc = spw__payload_check_locked(payload);
+    int rc = payload->cancelled ? spw__payload_check_locked(payload) : SPW_OK;
     *fetch = NULL;
     if (rc == SPW_OK)
         rc = lost_locked(payload);

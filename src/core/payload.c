@@ -225,8 +225,8 @@ void spw__payload_purge(struct spw__payload *payload)
 int spw__payload_check_locked(const struct spw__payload *payload)
 {
     return payload->cancelled ? spw__fail(SPW_ECANCELED, "the group \"%s\" of this buffer was cancelled",
-                                          payload->group->name)
-                              : spw__group_check(payload->group);
+                                          spw__group_of(payload->group)->name)
+                              : SPW_OK;
 }
 
 bool spw__piece_evictable_locked(const struct spw__piece *piece)

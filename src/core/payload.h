@@ -106,7 +106,7 @@ void spw__payload_unref(struct spw__payload *payload);
  * for that it is called again when the use is over. Nothing happens to others. The caller holds a reference. */
 void spw__payload_purge(struct spw__payload *payload);
 
-/* SPW_ECANCELED, with detail, when the payload's group is. Payload locked. */
+/* SPW_ECANCELED, with detail, when the payload is cancelled. Payload locked. */
 int spw__payload_check_locked(const struct spw__payload *payload);
 
 uint64_t spw__piece_bytes(const struct spw__piece *piece);
