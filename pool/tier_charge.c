@@ -7,7 +7,7 @@ int spw__tier_reserve(struct spw__tier *tier, struct spw__group *group, uint64_t
         return SPW_ETOOBIG;
     if (spw__ledger_commit(group, tier->tier, bytes))
         return SPW_OK;
-    if (tier->n_small != 0) { /* what threads cache is charged: as in spw__tier_alloc, it goes first */
+    if (tier->n_cached != 0) { /* what threads cache is charged: as in spw__tier_alloc, it goes first */
         (void)spw__tier_drain(tier);
         if (spw__ledger_commit(group, tier->tier, bytes))
             return SPW_OK;
