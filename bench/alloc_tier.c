@@ -1,4 +1,4 @@
-/* Raw memory on two threads: one tier with one pool of address space, as a program gets it. Neighbour: alloc_bench.h. */
+/* Raw memory on two threads: a tier with one pool of address space, as a program gets it. Neighbour: alloc_bench.h. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -15,7 +15,7 @@
 #define CACHE_BYTES_MAX (UINT64_C(32) << 20)
 #define CACHES_SHARE 16u
 
-/* A request may get a cached object of the next class from this one on: 6 % more at most where classes are 3 % apart. */
+/* A request may get a cached object of the next class from this one on: 6 % more at most, as classes are 3 % apart. */
 #define NEAR_FROM 32u
 
 /* Filling and emptying, guarded */
@@ -28,7 +28,8 @@ static struct spw__small *small_of(const struct cache *cache)
 /* The class to serve size_class from: itself, or else one a little larger that has an object. */
 static uint32_t find_guarded(const struct cache *cache, uint32_t size_class)
 {
-    return cache->n[size_class] == 0 && size_class >= NEAR_FROM && cache->n[size_class + 1] ? size_class + 1 : size_class;
+    const bool next = cache->n[size_class] == 0 && size_class >= NEAR_FROM && cache->n[size_class + 1] != 0;
+    return next ? size_class + 1 : size_class;
 }
 
 /* Gives the first n objects of a class back. */

@@ -343,7 +343,8 @@ static void put_guarded(struct cache *cache, uint64_t offset, uint64_t bytes, ui
         shrink_guarded(cache, most);
 }
 
-bool spw__spare_keep(struct spw__spare *spare, struct spw__group *group, uint64_t offset, uint64_t bytes, uint32_t node)
+bool spw__spare_keep(struct spw__spare *spare, struct spw__group *group, uint64_t offset, uint64_t bytes,
+                     uint32_t node)
 {
     block_word *word = word_at(spare, node);
     __builtin_prefetch(word, 1);

@@ -16,8 +16,8 @@
  * to allocate, or when the line is full.
  *
  * Charge. Spare blocks stay committed, to the one group that the cache serves. Bounds: 512 MiB a thread, 1/64 of the
- * pool together, no block above 4 MiB, nor above 1/32 of what its cache may hold (in a bin 1/64). What somebody lacks is
- * not kept (thread_cache.h). Nobody moves spare blocks to open a hole; but who lacks one has drained the caches before.
+ * pool together, no block above 4 MiB, nor above 1/32 of what its cache may hold (in a bin 1/64). What somebody lacks
+ * is not kept (thread_cache.h). Nobody moves spare blocks to open a hole; but who lacks one has drained the caches before.
  *
  * Invariants (spw__spare_check): what lies in a cache is live in the range, has the bytes of its entry, is in the bin
  * of its size, lies there once, and its word says spare; a cache's charge is the bytes of its entries.
@@ -66,7 +66,8 @@ int spw__spare_alloc(struct spw__spare *spare, struct spw__group *group, uint64_
 
 /* Keeps a block that is live no more: it has its charge, and is nobody's. False: it is still the caller's, because it
  * may not be kept, or is no live block, or somebody waits for memory. */
-bool spw__spare_keep(struct spw__spare *spare, struct spw__group *group, uint64_t offset, uint64_t bytes, uint32_t node);
+bool spw__spare_keep(struct spw__spare *spare, struct spw__group *group, uint64_t offset, uint64_t bytes,
+                     uint32_t node);
 
 /* A live allocation of the range, of up to SPW__SPARE_LARGEST bytes, may be kept when it is freed. Pool locked. */
 void spw__spare_note_locked(struct spw__spare *spare, uint32_t node, uint64_t offset);

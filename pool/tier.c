@@ -405,16 +405,6 @@ int spw__tier_free(struct spw__tier *tier, struct spw__block *block)
     return SPW_OK;
 }
 
-bool spw__tier_adopt(struct spw__tier *tier, struct spw__group *group, struct spw__block *block)
-{
-    if (group && !spw__ledger_commit(group, tier->tier, block->bytes))
-        return false;
-    block->group = group;
-    count(tier, SPW__TIER_ALLOCS, 1);
-    count(tier, SPW__TIER_ALLOC_BYTES, block->bytes);
-    return true;
-}
-
 int spw__tier_split(struct spw__tier *tier, struct spw__block *block, uint64_t bytes, struct spw__block *tail)
 {
     struct spw__pool *pool = &tier->pools[block->pool];
