@@ -48,6 +48,10 @@ double quantile(double *values, size_t n, double fraction);
  * -1 when memory ran out. */
 int peer_times(const struct load *load, size_t warm_up, unsigned chunks, size_t singles, struct times *times);
 
+/* Raw memory: two threads, each with live blocks of its own in one pool, through the tier. Wall time over pairs, the
+ * mean of both: a median of chunks would show the ones that a thread had for itself. (alloc_tier.c) */
+double pair_ns_2t(uint64_t region, size_t live, size_t warm_up, size_t pairs, uint64_t seed);
+
 /* Small objects, 64 B to 64 KiB: two threads with 2000 live ones each on one pool of 1 GiB. The median of the means of
  * many chunks. (alloc_small.c) */
 double small_ns_2t(unsigned chunks, uint64_t seed);

@@ -2,7 +2,6 @@
  * (which this program runs on) and glibc (in a child process) in the same run. Neighbours:
  * alloc_bench.h and its parts. */
 #include <libgen.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +12,6 @@
 #include <spillway/error.h>
 
 #include "alloc_bench.h"
-#include "pool/base/lock.h"
 #include "pool/base/meta.h"
 #include "pool/range.h"
 
@@ -31,10 +29,9 @@ struct options {
     unsigned chunks, failures;
 };
 
-/* A range with live objects that pairs are played on; with a lock, as a pool has one, when two threads do. */
+/* A range with live objects that pairs are played on. */
 struct player {
     struct spw__range *range;
-    struct spw__mutex *lock; /* NULL: one thread */
     const struct load *load;
     uint32_t *live;
     size_t step;
@@ -62,17 +59,8 @@ static void check(int rc)
 static void replace(struct player *player, uint32_t *node, uint32_t bytes)
 {
     uint64_t offset;
-    if (!player->lock) {
-        check(spw__range_free(player->range, *node));
-        check(spw__range_alloc(player->range, bytes, 0, node, &offset));
-        return;
-    }
-    spw__mutex_lock(player->lock);
     check(spw__range_free(player->range, *node));
-    spw__mutex_unlock(player->lock);
-    spw__mutex_lock(player->lock);
     check(spw__range_alloc(player->range, bytes, 0, node, &offset));
-    spw__mutex_unlock(player->lock);
 }
 
 static void play(struct player *player, size_t pairs)
@@ -143,56 +131,6 @@ static struct times one_thread(const struct load *load, const struct options *op
     return times;
 }
 
-struct worker {
-    struct player player;
-    pthread_barrier_t *start;
-    unsigned chunks;
-    double mean_ns;
-};
-
-static void *work(void *arg)
-{
-    struct worker *worker = arg;
-    (void)pthread_barrier_wait(worker->start);
-    const double start = now_ns();
-    play(&worker->player, (size_t)worker->chunks * CHUNK_PAIRS);
-    worker->mean_ns = (now_ns() - start) / ((double)worker->chunks * CHUNK_PAIRS);
-    return NULL;
-}
-
-/* Two threads on one range; each pair takes the lock twice, as two calls of a pool do. Wall time over pairs, the mean
- * of both: a median of chunks would show the ones that a thread had for itself. */
-static double two_threads(const struct options *options)
-{
-    struct worker workers[2];
-    struct load loads[2];
-    struct spw__mutex lock;
-    struct spw__range *range;
-    pthread_barrier_t start;
-    pthread_t threads[2];
-    check(spw__range_create(REGION_BYTES, GRAIN, false, NULL, &range));
-    spw__mutex_init(&lock, SPW__RANK_POOL);
-    (void)pthread_barrier_init(&start, NULL, 2);
-    for (unsigned i = 0; i < 2; i++) {
-        load_make(&loads[i], half_of(REGION_BYTES) / 2, SEED + i);
-        workers[i] = (struct worker){{range, &lock, &loads[i], NULL, 0}, &start, options->chunks, 0};
-        fill(&workers[i].player);
-        play(&workers[i].player, options->warm_up / 2);
-    }
-    for (unsigned i = 0; i < 2; i++)
-        if (pthread_create(&threads[i], NULL, work, &workers[i]) != 0)
-            abort();
-    for (unsigned i = 0; i < 2; i++) {
-        (void)pthread_join(threads[i], NULL);
-        free(workers[i].player.live);
-        load_free(&loads[i]);
-    }
-    (void)pthread_barrier_destroy(&start);
-    spw__range_destroy(range);
-    spw__mutex_finish(&lock);
-    return (workers[0].mean_ns + workers[1].mean_ns) / 2;
-}
-
 /* From a thousand to ten million live objects, half of a region that grows along. */
 static void scales(struct result *result, const struct options *options)
 {
@@ -245,7 +183,8 @@ static void measure(struct result *result, const struct options *options)
                                                  &result->jemalloc) == 0;
     result->has_glibc = glibc_times(&load, options, &result->glibc);
     load_free(&load);
-    result->pair_ns_2t = two_threads(options);
+    result->pair_ns_2t = pair_ns_2t(REGION_BYTES, half_of(REGION_BYTES) / 2, options->warm_up,
+                                    (size_t)options->chunks * CHUNK_PAIRS, SEED);
     result->small_ns_2t = small_ns_2t(options->chunks, SEED);
     for (unsigned i = 0; i < 5; i++)
         result->uses[i] = use_of(uses[i].use, uses[i].pools, options->failures);
@@ -299,7 +238,7 @@ static void print_text(const struct result *r, const struct options *options)
                r->jemalloc.p99_ns, r->range.mean_ns / r->jemalloc.mean_ns, r->range.p99_ns / r->jemalloc.p99_ns);
     if (r->has_glibc)
         printf("glibc      %8.1f ns mean %8.1f ns p99\n", r->glibc.mean_ns, r->glibc.p99_ns);
-    printf("2 threads  %8.1f ns mean, one lock around each call\n", r->pair_ns_2t);
+    printf("2 threads  %8.1f ns mean, raw memory of one tier, wall time of each\n", r->pair_ns_2t);
     printf("small      %8.1f ns mean, 64 B to 64 KiB, 2 threads with 2000 live each, 1 GiB\n", r->small_ns_2t);
     for (unsigned i = 0; i < r->n_scales; i++)
         printf("1e%u live   %8.1f ns mean\n", i + 3, r->ns_at[i]);

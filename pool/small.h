@@ -20,14 +20,8 @@
  * Invariants (spw__small_check): a slot is in exactly one of the three states; free slots are the ones of the slab's
  * bitmap; a slab has a live slot, or a cached one, or does not exist; the charge is that of the live and cached slots.
  *
- * Waste is bounded: the caches together hold at most 1/16 of the pool (and 16 MiB each), and a class with objects has
- * at most the free slots of its slabs. A caller that found no room drains the caches and looks again; while anybody
- * waits for the tier's memory, frees go past the caches. So no memory lies in a cache that somebody lacks. A free looks
- * for waiters, and a drain for objects, under the same cache's guard: one of the two sees the other.
- *
- * Guards, outermost first: the registry of threads (SPW__RANK_THREADS, before all), the list of a pool's caches
- * (SPW__RANK_CACHES), a cache's guard, the pool's lock. A cache's guard is no spw__mutex: it is held by its thread for
- * some ten instructions, costs 3 ns instead of 9, and only a drain ever contends for it.
+ * Waste is bounded: the caches together hold at most 1/16 of the pool (and 32 MiB each), and a class with objects has
+ * at most the free slots of its slabs. No memory lies in a cache that somebody lacks (thread_cache.h, with the guards).
  *
  * Threads: any. Each has a cache per pool, made by its first alloc that may; it is drained when the thread ends.
  * Ownership: the pool owns slabs and caches, charged to meta. Running out of meta means no cache, or the plain way.
@@ -44,6 +38,7 @@
 #include "pool/base/wait.h"
 #include "pool/ledger.h"
 #include "pool/range.h"
+#include "pool/thread_cache.h"
 
 #define SPW__SMALL_LIMIT (UINT64_C(64) << 10) /* of a pool, to have this path */
 
@@ -88,6 +83,9 @@ int spw__small_free(struct spw__small *small, struct spw__group *group, const st
 /* Gives everything that the caches of all threads hold back to the pool and the groups, and adds up what they counted.
  * Returns the bytes given back. May be called under the wait lock. */
 uint64_t spw__small_drain(struct spw__small *small);
+
+/* No more than this lies in its caches: 0 when it has none. */
+uint64_t spw__small_cached_most(const struct spw__small *small);
 
 struct spw__small_usage {
     uint64_t live_bytes, cached_bytes; /* charged */

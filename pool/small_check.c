@@ -34,7 +34,7 @@ static bool check_cache(struct spw__small *small, const struct cache *cache, uin
             sum += small->class_bytes[i];
         }
     *bytes += sum;
-    return sum == cache->bytes || broken("a cache does not hold the bytes that it says", NONE);
+    return sum == cache->head.bytes || broken("a cache does not hold the bytes that it says", NONE);
 }
 
 static bool check_slabs(struct spw__small *small, const uint32_t *seen, struct spw__small_usage *usage)
@@ -82,8 +82,8 @@ bool spw__small_check(struct spw__small *small, struct spw__small_usage *usage)
     uint32_t *seen = spw__meta_alloc(NULL, bytes); /* by slab: its slots that lie in caches */
     bool good = seen != NULL;
     *usage = (struct spw__small_usage){.live_bytes = 0};
-    for (const struct cache *cache = small->caches; good && cache; cache = cache->next) {
-        good = check_cache(small, cache, seen, &usage->cached_bytes);
+    for (const struct spw__cache *cache = small->caches.first; good && cache; cache = cache->next) {
+        good = check_cache(small, (const struct cache *)(const void *)cache, seen, &usage->cached_bytes);
         usage->caches++;
     }
     good = good && check_slabs(small, seen, usage) && check_partial(small);

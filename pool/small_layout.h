@@ -1,8 +1,7 @@
-/* Slabs and caches of small objects: for small.c, small_thread.c, small_slab.c and small_check.c only. See small.h. */
+/* Slabs and caches of small objects: for small.c, small_slab.c and small_check.c only. See small.h. */
 #ifndef SPW_POOL_SMALL_LAYOUT_H
 #define SPW_POOL_SMALL_LAYOUT_H
 
-#include <sched.h>
 #include <stdatomic.h>
 
 #include "pool/small.h"
@@ -15,22 +14,25 @@
 #define CHUNK_FIRST 64u                  /* slabs of the first chunk; each next one has twice as many */
 #define NONE UINT32_MAX
 
-/* A record of a slab, guarded by the pool's lock. Records are recycled and never given back. */
+/* All that allocs and frees through a cache touch of a slab: in the upper half what tells it from the one that had its
+ * record before, in the lower half bit s: slot s is live. A wrong name, or one that two threads free at once, is
+ * recognised. */
+typedef _Atomic uint64_t slab_word;
+
+/* A record of a slab. Records are recycled and never given back. Each has a cache line to itself, or threads that work
+ * on slabs of their own would still take the words' lines from each other: with eight words a line two threads needed
+ * half as much time again for a pair where a line takes 160 ns from one processor to the other. */
 struct slab {
-    uint64_t offset;
-    uint32_t node; /* of the range */
-    uint32_t free; /* bit s: slot s is free */
-    uint32_t prev; /* partial slabs of the class */
-    uint32_t next; /* the same; of a recycled record: the next one */
+    _Alignas(64) slab_word word; /* atomic */
+    uint64_t offset; /* guarded by the pool's lock, as everything below */
+    uint32_t node;   /* of the range */
+    uint32_t free;   /* bit s: slot s is free */
+    uint32_t prev;   /* partial slabs of the class */
+    uint32_t next;   /* the same; of a recycled record: the next one */
     uint16_t size_class;
     uint8_t n_slots; /* 0: the record stands for nothing */
 };
-_Static_assert(sizeof(struct slab) == 32, "two records a cache line");
-
-/* All that allocs and frees through a cache touch of a slab, eight to a cache line: in the upper half what tells it
- * from the one that had its record before, in the lower half bit s: slot s is live. A wrong name, or one that two
- * threads free at once, is recognised. */
-typedef _Atomic uint64_t slab_word;
+_Static_assert(sizeof(struct slab) == 64, "a cache line");
 
 /* A slot that is free for one user: in a cache, or on its way. */
 struct entry {
@@ -42,21 +44,15 @@ struct entry {
 #define BIN_ENTRIES 32u /* cached objects of one class */
 
 struct cache {
-    _Alignas(64) atomic_bool guard; /* held by its thread, or a drain, around everything below */
-    struct spw__small *small;
-    struct spw__group *group; /* guarded by guard: who is charged for what lies here */
-    uint64_t bytes;           /* guarded by guard: charged */
-    uint64_t allocs, alloc_bytes; /* guarded by guard: not yet in the counters */
-    uint32_t hand;            /* guarded by guard: next class to make room in */
-    uint8_t n[CLASSES_MAX];   /* guarded by guard */
-    uint64_t filled[CLASSES_MAX / 64 + 1]; /* guarded by guard: bit c: n[c] is not 0 */
-    struct cache *prev, *next; /* guarded by small->caches_lock */
-    struct entry entries[][BIN_ENTRIES]; /* guarded by guard; n_classes of them */
+    struct spw__cache head;                /* first */
+    uint32_t hand;                         /* guarded by the cache's guard: next class to make room in */
+    uint8_t n[CLASSES_MAX + 1];            /* guarded by the cache's guard; the last one is 0 */
+    struct entry entries[][BIN_ENTRIES];   /* guarded by the cache's guard; n_classes of them */
 };
 
 struct spw__small {
     struct spw__small_config config;
-    uint64_t id;         /* never used again: what threads know their caches by */
+    struct spw__caches caches;
     unsigned shift;      /* log2 of the granularity */
     uint32_t n_classes;
     uint32_t n_slabs;    /* guarded by the pool's lock: records, recycled ones included */
@@ -64,55 +60,9 @@ struct spw__small {
     uint32_t partial[CLASSES_MAX]; /* guarded by the pool's lock: heads */
     uint32_t class_bytes[CLASSES_MAX];
     struct slab *_Atomic chunks[CHUNKS_MAX]; /* atomic: set once, under the pool's lock */
-    _Atomic uint64_t cache_bytes_max;        /* atomic: of one cache; changed under the registry's lock */
-    struct spw__mutex caches_lock;           /* SPW__RANK_CACHES: the list; outside it a cache is its thread's */
-    struct cache *caches;                    /* guarded by caches_lock */
-    uint32_t n_caches;                       /* guarded by caches_lock */
-    struct spw__small *prev, *next;          /* guarded by the registry's lock */
 };
 
-/* What a thread knows its caches by: open addressing over the pools' numbers, half of it empty. Owner thread only. */
-struct known {
-    uint64_t id;         /* 0: none */
-    struct cache *cache; /* NULL: there was no metadata memory for one */
-};
-struct thread {
-    uint32_t mask;
-    uint32_t used;
-    struct known known[];
-};
-
-/* Initial-exec: one word of static TLS instead of a call in every alloc and free. NULL: the thread has no cache. */
-extern _Thread_local struct thread *spw__small_self __attribute__((tls_model("initial-exec")));
-
-/* Where a thread knows a pool, or would: id is then 0. */
-static inline struct known *spw__small_place(struct thread *thread, uint64_t id)
-{
-    uint32_t i = (uint32_t)id & thread->mask;
-    while (thread->known[i].id != id && thread->known[i].id != 0)
-        i = (i + 1) & thread->mask;
-    return &thread->known[i];
-}
-
-/* The calling thread's cache for a pool, or NULL. */
-static inline struct cache *spw__small_cache(const struct spw__small *small)
-{
-    return spw__small_self ? spw__small_place(spw__small_self, small->id)->cache : NULL;
-}
-
-static inline void spw__cache_guard(struct cache *cache)
-{
-    while (atomic_exchange_explicit(&cache->guard, true, memory_order_acquire))
-        while (atomic_load_explicit(&cache->guard, memory_order_relaxed))
-            (void)sched_yield();
-}
-
-static inline void spw__cache_unguard(struct cache *cache)
-{
-    atomic_store_explicit(&cache->guard, false, memory_order_release);
-}
-
-/* Chunk c holds CHUNK_FIRST << c records, and behind them as many words. */
+/* Chunk c holds CHUNK_FIRST << c records. */
 static inline unsigned chunk_of(uint32_t index, uint64_t *at)
 {
     const uint64_t biased = (uint64_t)index + CHUNK_FIRST;
@@ -123,7 +73,7 @@ static inline unsigned chunk_of(uint32_t index, uint64_t *at)
 
 static inline size_t chunk_bytes(unsigned chunk)
 {
-    return ((size_t)CHUNK_FIRST << chunk) * (sizeof(struct slab) + sizeof(slab_word));
+    return ((size_t)CHUNK_FIRST << chunk) * sizeof(struct slab);
 }
 
 /* The record of an index below n_slabs. */
@@ -140,7 +90,7 @@ static inline slab_word *word_at(const struct spw__small *small, uint32_t index)
     uint64_t at;
     const unsigned chunk = chunk_of(index, &at);
     struct slab *slabs = atomic_load_explicit(&small->chunks[chunk], memory_order_acquire);
-    return slabs ? (slab_word *)(void *)(slabs + ((size_t)CHUNK_FIRST << chunk)) + at : NULL;
+    return slabs ? &slabs[at].word : NULL;
 }
 
 /* The upper half of a slab's word. */
@@ -163,16 +113,6 @@ uint32_t spw__slab_take_locked(struct spw__small *small, uint32_t size_class, ui
 
 /* Makes a slot free again; a slab without any other goes back to the range. */
 void spw__slab_give_locked(struct spw__small *small, const struct entry *entry);
-
-/* Gives all that a cache holds back, and adds up what it counted. Returns the bytes. */
-uint64_t spw__cache_drain_guarded(struct cache *cache);
-
-/* Gives the calling thread, which has none, a cache for a pool. NULL: it has to do without. */
-struct cache *spw__small_register(struct spw__small *small, struct spw__group *group);
-
-/* Gives a pool its number; takes away its caches. */
-void spw__small_enter(struct spw__small *small);
-void spw__small_leave(struct spw__small *small);
 
 void spw__slab_init(struct spw__small *small);
 void spw__slab_finish(struct spw__small *small);

@@ -186,6 +186,7 @@ void spw__tier_finish(struct spw__tier *tier)
             break;
         unmap_pool(tier, pool);
         spw__small_destroy(pool->small);
+        spw__spare_destroy(pool->spare);
         spw__range_destroy(pool->range);
         spw__meta_free(tier->meta, pool->owners, pool->n_owners * sizeof *pool->owners);
         spw__cond_finish(&pool->grown_cond);
@@ -194,19 +195,6 @@ void spw__tier_finish(struct spw__tier *tier)
     spw__meta_free(tier->meta, tier->pools, tier->n_pools * sizeof *tier->pools);
     spw__meta_free(tier->meta, tier->route, tier->n_pools * sizeof *tier->route);
     *tier = (struct spw__tier){.tier = tier->tier};
-}
-
-uint32_t spw__tier_first_route(const struct spw__tier *tier, uint64_t bytes)
-{
-    uint32_t low = 0, high = tier->n_pools;
-    while (low < high) {
-        const uint32_t middle = low + (high - low) / 2;
-        if (tier->pools[tier->route[middle]].limit < bytes)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
 }
 
 static void count(struct spw__tier *tier, enum spw__tier_counter which, uint64_t amount)
@@ -218,6 +206,7 @@ static int pool_alloc(struct spw__tier *tier, uint32_t index, uint64_t charge, u
                       struct spw__block *out)
 {
     struct spw__pool *pool = &tier->pools[index];
+    const bool may_be_kept = pool->spare && spw__tier_caches(tier, pool, charge, charge, align);
     uint64_t offset = 0;
     int rc;
     if (align == 0 && charge >= SPW__DIRECT_MIN_BYTES)
@@ -241,6 +230,8 @@ static int pool_alloc(struct spw__tier *tier, uint32_t index, uint64_t charge, u
     /* What has no memory yet is free as well: together it may be enough, and only a hole is missing. */
     if (rc == SPW_ENOMEM && !can_grow_locked(pool, charge, align) && free_locked(pool) >= charge)
         rc = SPW_EFRAG;
+    if (rc == SPW_OK && may_be_kept)
+        spw__spare_note_locked(pool->spare, out->node, offset);
     spw__mutex_unlock(&pool->lock);
     if (rc == SPW_OK) {
         out->address = pool->base + offset;
@@ -257,30 +248,30 @@ static int place(struct spw__tier *tier, struct spw__group *group, uint64_t byte
     const uint64_t charge = spw__tier_charge(tier, bytes);
     const uint32_t first = spw__tier_first_route(tier, bytes);
     const bool charged = group == NULL;
-    bool committed = charged;
+    bool committed = charged, cached = false;
     int rc = SPW_ETOOBIG;
     *over_budget = false;
     for (uint32_t at = first; at < tier->n_pools && rc != SPW_OK && rc != SPW_ENOMETA; at++) {
         const struct spw__pool *pool = &tier->pools[tier->route[at]];
         if (pool->size - pool->set_aside < charge)
             continue;
-        const bool small = !charged && pool->small && align <= tier->granularity && bytes <= tier->small_max_bytes &&
-                           spw__tier_small_alloc(tier, tier->route[at], group, charge, may_grow != SPW__GROW_NOT,
-                                                 out) == SPW_OK;
-        if (!small && !committed && !spw__ledger_commit(group, tier->tier, charge)) {
+        cached = !charged && spw__tier_caches(tier, pool, bytes, charge, align) &&
+                 spw__tier_cached_alloc(tier, tier->route[at], group, charge, align, may_grow != SPW__GROW_NOT, out) ==
+                     SPW_OK;
+        if (!cached && !committed && !spw__ledger_commit(group, tier->tier, charge)) {
             *over_budget = true;
             return SPW_ENOMEM;
         }
-        committed |= !small;
-        const int tried = small ? SPW_OK : pool_alloc(tier, tier->route[at], charge, align, may_grow, out);
+        committed |= !cached;
+        const int tried = cached ? SPW_OK : pool_alloc(tier, tier->route[at], charge, align, may_grow, out);
         /* "Fragmented" is the better news of two pools: there, moving something would help. */
         rc = rc == SPW_EFRAG && tried == SPW_ENOMEM ? rc : tried;
         if (rc == SPW_OK && at > first)
             count(tier, SPW__TIER_FALLBACKS, 1);
     }
-    if (committed && !charged && (rc != SPW_OK || out->slot))
+    if (committed && !charged && (rc != SPW_OK || cached))
         spw__ledger_uncommit(group, tier->tier, charge);
-    if (rc != SPW_OK || out->slot) /* a small object has its charge, and is counted */
+    if (rc != SPW_OK || cached) /* what comes from a cache has its charge, and is counted */
         return rc;
     out->bytes = charge;
     out->group = group;
@@ -290,16 +281,32 @@ static int place(struct spw__tier *tier, struct spw__group *group, uint64_t byte
     return SPW_OK;
 }
 
+/* Most requests for raw memory end here: the pool that they prefer serves them from the thread's cache. */
+static bool serve_from_cache(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, uint64_t charge,
+                             uint64_t align, bool may_register, struct spw__block *out)
+{
+    const uint32_t index = tier->route[spw__tier_first_route(tier, bytes)];
+    const struct spw__pool *pool = &tier->pools[index];
+    return pool->size - pool->set_aside >= charge && spw__tier_caches(tier, pool, bytes, charge, align) &&
+           spw__tier_cached_alloc(tier, index, group, charge, align, may_register, out) == SPW_OK;
+}
+
 int spw__tier_alloc_aligned(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, uint64_t align,
                             enum spw__grow may_grow, struct spw__block *out)
 {
+    const uint64_t charge = spw__tier_charge(tier, bytes);
     bool over_budget;
-    *out = (struct spw__block){.bytes = 0};
     if (!tier->present || bytes > tier->largest_request ||
-        spw__ledger_never_fits(group, tier->tier, spw__tier_charge(tier, bytes), tier->set_aside))
+        spw__ledger_never_fits(group, tier->tier, charge, tier->set_aside)) {
+        *out = (struct spw__block){.bytes = 0};
         return SPW_ETOOBIG;
+    }
+    if (tier->n_cached != 0 &&
+        serve_from_cache(tier, group, bytes, charge, align, may_grow != SPW__GROW_NOT, out))
+        return SPW_OK;
+    *out = (struct spw__block){.bytes = 0};
     int rc = place(tier, group, bytes, align, may_grow, &over_budget, out);
-    if ((rc == SPW_ENOMEM || rc == SPW_EFRAG) && tier->n_small != 0) {
+    if ((rc == SPW_ENOMEM || rc == SPW_EFRAG) && tier->n_cached != 0) {
         (void)spw__tier_drain(tier); /* or another thread's drain, whose bytes are as good */
         rc = place(tier, group, bytes, align, may_grow, &over_budget, out);
     }
@@ -318,7 +325,7 @@ int spw__tier_alloc_charged(struct spw__tier *tier, uint64_t bytes, uint64_t ali
     if (!tier->present || bytes > tier->largest_request)
         return SPW_ETOOBIG;
     int rc = place(tier, NULL, bytes, align, may_grow, &over_budget, out);
-    if ((rc == SPW_ENOMEM || rc == SPW_EFRAG) && tier->n_small != 0) {
+    if ((rc == SPW_ENOMEM || rc == SPW_EFRAG) && tier->n_cached != 0) {
         (void)spw__tier_drain(tier);
         rc = place(tier, NULL, bytes, align, may_grow, &over_budget, out);
     }
@@ -376,9 +383,14 @@ int spw__tier_free(struct spw__tier *tier, struct spw__block *block)
     int rc;
     if (block->slot) {
         rc = spw__tier_small_free(tier, block, &back);
+    } else if (pool->spare && spw__tier_keep(tier, block)) {
+        rc = SPW_OK;
+        back = false;
     } else {
         spw__mutex_lock(&pool->lock);
-        rc = spw__range_free(pool->range, block->node);
+        rc = pool->spare ? spw__spare_forget_locked(pool->spare, block->node, block->address - pool->base) : SPW_OK;
+        if (rc == SPW_OK)
+            rc = spw__range_free(pool->range, block->node);
         if (rc == SPW_OK && block->node < pool->n_owners)
             pool->owners[block->node] = NULL;
         spw__mutex_unlock(&pool->lock);
@@ -391,16 +403,6 @@ int spw__tier_free(struct spw__tier *tier, struct spw__block *block)
     if (back)
         spw__waitset_signal(tier->waits, SPW__CHANNEL(tier->tier));
     return SPW_OK;
-}
-
-bool spw__tier_adopt(struct spw__tier *tier, struct spw__group *group, struct spw__block *block)
-{
-    if (group && !spw__ledger_commit(group, tier->tier, block->bytes))
-        return false;
-    block->group = group;
-    count(tier, SPW__TIER_ALLOCS, 1);
-    count(tier, SPW__TIER_ALLOC_BYTES, block->bytes);
-    return true;
 }
 
 int spw__tier_split(struct spw__tier *tier, struct spw__block *block, uint64_t bytes, struct spw__block *tail)
@@ -449,6 +451,8 @@ void spw__tier_set_owner(struct spw__tier *tier, const struct spw__block *block,
     if (block->slot)
         return;
     spw__mutex_lock(&pool->lock);
+    if (pool->spare) /* who frees it gives it back to the range, where its owner is forgotten */
+        (void)spw__spare_forget_locked(pool->spare, block->node, block->address - pool->base);
     if (reach_owner_locked(tier, pool, block->node))
         pool->owners[block->node] = owner;
     spw__mutex_unlock(&pool->lock);

@@ -21,6 +21,7 @@
 #include "pool/ledger.h"
 #include "pool/range.h"
 #include "pool/small.h"
+#include "pool/spare.h"
 
 #include <spillway/spec.h>
 
@@ -48,6 +49,7 @@ struct spw__pool {
     void **owners;            /* guarded by lock: by node, who may be asked to move; NULL: nobody */
     uint32_t n_owners;        /* guarded by lock */
     struct spw__small *small; /* NULL: every block is an allocation of the range */
+    struct spw__spare *spare; /* NULL: no block is kept when it is freed */
     uint64_t grown;           /* guarded by lock: size of the range */
     uint64_t step;            /* guarded by lock: next growth */
     bool growing;             /* guarded by lock: one thread at a time; also while it is trimmed */
@@ -64,6 +66,7 @@ struct spw__tier {
     bool present;
     uint32_t n_pools;
     uint32_t n_small;         /* pools with caches of small objects */
+    uint32_t n_cached;        /* pools with caches of these or of spare blocks */
     uint64_t small_max_bytes; /* larger requests are never small objects: they may have to be split */
     struct spw__pool *pools;  /* in the order of the specification */
     uint32_t *route;          /* pool numbers, smallest limit first, unlimited last */
@@ -116,10 +119,13 @@ struct spw__tier_config {
 int spw__tier_init(struct spw__tier *tier, const struct spw__tier_config *config);
 void spw__tier_finish(struct spw__tier *tier);
 
-/* Bytes that a request of bytes will be charged; a small object may cost up to a tenth more when there is room. */
+/* Bytes that a request of bytes will be charged; a small object may cost up to a tenth more when there is room, and raw
+ * memory in a large pool a sixteenth. (Requests of all sizes come through here in turn: the choice is no branch.) */
 static inline uint64_t spw__tier_charge(const struct spw__tier *tier, uint64_t bytes)
 {
-    return spw__round_up(bytes, bytes >= SPW__DIRECT_MIN_BYTES ? SPW__IO_BLOCK : tier->granularity);
+    const uint64_t direct = (uint64_t)0 - (bytes >= SPW__DIRECT_MIN_BYTES); /* all bits or none */
+    const uint64_t last = ((SPW__IO_BLOCK - 1) & direct) | ((tier->granularity - 1u) & ~direct);
+    return (bytes + last) & ~last;
 }
 
 /* One try; may let a pool grow, so never under a lock (see spw__tier_try). SPW_ENOMEM: no room in a budget or the
@@ -133,7 +139,7 @@ int spw__tier_alloc(struct spw__tier *tier, struct spw__group *group, uint64_t b
 int spw__tier_try(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, struct spw__block *out);
 
 /* All of them, at an address that is a multiple of align: a power of two up to SPW__ALIGN_MAX, or 0 for what disks ask
- * for. */
+ * for, and for what may get an owner. */
 int spw__tier_alloc_aligned(struct spw__tier *tier, struct spw__group *group, uint64_t bytes, uint64_t align,
                             enum spw__grow grow, struct spw__block *out);
 
@@ -159,12 +165,15 @@ bool spw__tier_grow_for_all(struct spw__tier *tier, uint64_t least_bytes, uint64
  * theirs. Returns the bytes that were resident and went. Blocks on the system; never under a lock. (trim.c) */
 uint64_t spw__tier_trim(struct spw__tier *tier, uint64_t keep_bytes);
 
-/* Takes back what threads cache of small objects: done by every try before it reports that there is no room. Returns
+/* Takes back what threads cache: done by every try before it reports that there is no room. Returns
  * the bytes that are no longer committed. (tier_small.c) */
 uint64_t spw__tier_drain(struct spw__tier *tier);
 
-/* Gives a block back to its pool and its group, then signals those who wait for the tier; a small object may stay in
- * the thread's cache as long as nobody waits. SPW_EBADHANDLE, and nothing is changed, when it is not live. */
+/* No more than this lies in caches. (tier_small.c) */
+uint64_t spw__tier_cached_most(const struct spw__tier *tier);
+
+/* Gives a block back to its pool and its group, then signals those who wait for the tier; a small object, and raw
+ * memory in a large pool, may stay in the thread's cache as long as nobody waits. SPW_EBADHANDLE, and nothing is changed, when it is not live. */
 int spw__tier_free(struct spw__tier *tier, struct spw__block *block);
 
 /* The block, the first of its pool, will stay for ever (staging): what could only fit in its place is too big. */
@@ -189,7 +198,18 @@ static inline void *spw__pool_owner_locked(const struct spw__pool *pool, uint32_
 }
 
 /* The first pool of the route for a request of bytes, as an index into route; n_pools when none can hold it. */
-uint32_t spw__tier_first_route(const struct spw__tier *tier, uint64_t bytes);
+static inline uint32_t spw__tier_first_route(const struct spw__tier *tier, uint64_t bytes)
+{
+    uint32_t low = 0, high = tier->n_pools;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (tier->pools[tier->route[middle]].limit < bytes)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
 
 /* All count what a pool can still grow by. From: of the pools from that place in the route on, which are those that a
  * request may use. */

@@ -25,6 +25,7 @@ bench/engine:
 bench: bench/engine
 bench/bench_alloc.c: bench bench/engine pool pool/base
 bench/alloc_small.c: bench pool pool/base
+bench/alloc_tier.c: bench pool pool/device pool/base
 bench/alloc_use.c: bench pool pool/base
 bench/bench_replay.c: bench bench/engine pool/replay pool pool/base
 '

@@ -67,7 +67,7 @@ START_TEST(pools_that_are_small_themselves_and_address_order_have_no_caches)
     spw__tier_finish(&tier);
     config.address_ordered = true;
     ck_assert_int_eq(spw__tier_init(&tier, &config), SPW_OK);
-    ck_assert_uint_eq(tier.n_small, 0);
+    ck_assert_uint_eq(tier.n_cached, 0);
 }
 END_TEST
 

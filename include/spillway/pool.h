@@ -61,7 +61,9 @@ static inline void spw_pool_options_init(spw_pool_options *options)
 
 /* Allocates bytes (content undefined) at a memory place, at an address that is a multiple of align: a power of two up
  * to 2 MiB, or 0 for the place's own (64 on host places, 256 on the device). The pool is chosen by bytes, and the
- * charge is that of a buffer of this size: spw_pool_usable_size says how much.
+ * charge is that of a buffer of this size, in pools of 4 GiB and more up to a sixteenth more: spw_pool_usable_size says
+ * how much. There each thread keeps some of what it frees for its next requests; it is taken back before anything
+ * fails, and for statistics.
  * stream: the stream on which the memory is going to be used first; NULL: none, it can be used anywhere. It must
  * belong to the manager's device and is not kept beyond the call.
  * Blocks as spw_alloc: colder buffers of the place are evicted as needed, then it waits until the deadline. options

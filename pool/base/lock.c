@@ -45,6 +45,29 @@ void spw__mutex_finish(struct spw__mutex *mutex)
     (void)pthread_mutex_destroy(&mutex->mutex);
 }
 
+#define LOOKS 60u /* of spw__mutex_lock_soon before it sleeps: one to two microseconds */
+
+void spw__mutex_lock_soon(struct spw__mutex *mutex)
+{
+#ifndef NDEBUG
+    check_push(mutex);
+#endif
+    unsigned looks = LOOKS;
+    while (pthread_mutex_trylock(&mutex->mutex) != 0)
+        if (looks-- > 0) {
+#if defined(__x86_64__)
+            __builtin_ia32_pause();
+#endif
+        } else {
+            (void)pthread_mutex_lock(&mutex->mutex);
+            break;
+        }
+#ifndef NDEBUG
+    mutex->holder = pthread_self();
+    mutex->held = 1;
+#endif
+}
+
 #ifndef NDEBUG
 void spw__mutex_lock(struct spw__mutex *mutex)
 {

@@ -42,6 +42,10 @@ struct spw__mutex {
 void spw__mutex_init(struct spw__mutex *mutex, enum spw__rank rank);
 void spw__mutex_finish(struct spw__mutex *mutex);
 
+/* For a lock that many threads take for some hundred nanoseconds each: looks for about as long whether it becomes free.
+ * To sleep and be woken takes thousands. */
+void spw__mutex_lock_soon(struct spw__mutex *mutex);
+
 /* assert_held aborts unless the calling thread holds mutex. */
 #ifdef NDEBUG
 static inline void spw__mutex_lock(struct spw__mutex *mutex)

@@ -10,12 +10,10 @@
 uint64_t spw__pressure_room(void *arg, unsigned channel)
 {
     const struct spw_manager *manager = arg;
-    const struct spw__tier *tier = &manager->tiers[channel];
-    /* What lies in caches of small objects counts as committed, but an attempt takes it back. */
-    if (tier->n_small)
-        return UINT64_MAX;
-    /* A group may also get what is set aside for it. */
-    return spw__gate_free(&manager->root.gates[channel]) + atomic_load(&manager->root.child_mins[channel]);
+    /* A group may also get what is set aside for it. What lies in threads' caches counts as committed, but an attempt
+     * takes it back. */
+    return spw__gate_free(&manager->root.gates[channel]) + atomic_load(&manager->root.child_mins[channel]) +
+           spw__tier_cached_most(&manager->tiers[channel]);
 }
 
 /* What those need who may be served in a tier, be it their lowest or a better one. */
