@@ -190,7 +190,7 @@ int spw_task_destroy(spw_task *task)
         return rc;
     spw_manager *manager = task->manager;
     spw__mutex_lock(&manager->waits.lock);
-    const uint32_t attached = task->attached, users = atomic_load(&task->users);
+    const uint32_t attached = task->attached, users = atomic_load(&task->users) + task->unheeded;
     uint64_t live = SPW__TASK_LIVE;
     const bool dies = attached == 0 && users == 0 &&
                       atomic_compare_exchange_strong(&task->magic, &live, SPW__TASK_DEAD);
@@ -272,6 +272,7 @@ static int change_outside(spw_task *task, bool begins, const char *what, const c
     attachment->outside = begins;
     spw__mutex_lock(&task->manager->waits.lock);
     task->outside = begins ? what : NULL;
+    task->n_outside += begins ? 1u : UINT32_MAX;
     spw__arbiter_change_locked(task->manager, task, 0, begins ? 1 : -1);
     spw__arbiter_look_locked(task->manager);
     spw__wait_settle_unlock(&task->manager->waits);

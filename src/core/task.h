@@ -51,7 +51,9 @@ struct spw_task {
     /* Guarded by the wait lock. */
     struct spw_task *next;        /* among the live, oldest first, or the dead */
     uint32_t attached, blocked;   /* threads that work for it; those of them that wait, and waits of others */
-    bool running;                 /* attached > blocked: counted by the arbiter */
+    uint32_t n_outside;           /* threads of it between block_begin and _end: they count among the blocked */
+    uint32_t unheeded;            /* tickets that the arbiter ended and whose end nobody has looked at */
+    bool running;                 /* counted by the arbiter: see spw__arbiter_change_locked */
     struct spw__lacked lacked;
     uint64_t held_when_asked;     /* bytes of the memory tiers */
     struct spw__turn *turns;      /* of threads in spw_task_wait_turn */
