@@ -55,6 +55,34 @@ START_TEST(a_ticket_of_a_task_that_runs_is_left_alone)
 }
 END_TEST
 
+START_TEST(a_loop_waits_its_turn_by_a_ticket)
+{
+    spw_ticket *turn = NULL;
+    spw_task *task = attached_task();
+    ck_assert_int_eq(spw_task_wait_turn_start(task, NULL, &turn), SPW_OK);
+    ck_assert_int_eq(spw_ticket_poll(turn), SPW_OK); /* it was not asked */
+    must_destroy(turn);
+    spw_buffer *held = hold(768 * KIB);
+    spw_ticket *ticket = start_alloc_within(512 * KIB, SPW_TIMEOUT_INFINITE);
+    must_end_as(ticket, SPW_ERETRY);
+    must_destroy(ticket);
+    ck_assert_int_eq(spw_task_wait_turn_start(task, NULL, &turn), SPW_OK);
+    ck_assert_int_eq(spw_ticket_poll(turn), SPW_EAGAIN);
+    must_end_as(turn, SPW_OK); /* nobody else: it is its turn */
+    must_destroy(turn);
+    ck_assert_int_eq(spw_task_wait_turn_start(task, NULL, &turn), SPW_OK);
+    must_release(held); /* what it lacked is free */
+    must_end_as(turn, SPW_OK);
+    must_destroy(turn);
+    ck_assert_int_eq(spw_task_wait_turn_start(task, NULL, &turn), SPW_OK);
+    ck_assert_int_eq(spw_ticket_cancel(turn), SPW_OK);
+    must_destroy(turn);
+    ck_assert_int_eq(spw_task_wait_turn_start(NULL, NULL, &turn), SPW_EBADHANDLE);
+    ck_assert_ptr_null(turn);
+    end_task(task);
+}
+END_TEST
+
 /* Sleeps in poll(2) as a loop does that has told so; with threads=0 it lends its thread as well. */
 static void sleep_on(int fd, spw_task *task, bool threadless)
 {
@@ -93,6 +121,27 @@ START_TEST(of_many_tickets_of_a_loop_one_is_asked_at_a_time)
     ck_assert_uint_eq(count_ended_as(tickets, N, SPW_EAGAIN), N - 2);
     must_release(held);
     for (unsigned i = 0; i < N; i++)
+        must_destroy(tickets[i]);
+    end_task(task);
+}
+END_TEST
+
+START_TEST(what_was_served_is_looked_at_before_another_is_asked)
+{
+    spw_ticket *tickets[2];
+    const int fd = spw_manager_fd(manager);
+    spw_task *task = attached_task();
+    spw_buffer *others = hold(512 * KIB), *held = hold(512 * KIB);
+    for (unsigned i = 0; i < 2; i++)
+        tickets[i] = start_alloc_within(512 * KIB, SPW_TIMEOUT_INFINITE);
+    must_release(others);
+    sleep_on(fd, task, _i);
+    ck_assert_int_eq(spw_ticket_poll(tickets[1]), SPW_EAGAIN);
+    ck_assert_int_eq(spw_ticket_poll(tickets[0]), SPW_OK);
+    sleep_on(fd, task, _i);
+    ck_assert_int_eq(spw_ticket_poll(tickets[1]), SPW_ERETRY);
+    must_release(held);
+    for (unsigned i = 0; i < 2; i++)
         must_destroy(tickets[i]);
     end_task(task);
 }
@@ -287,6 +336,8 @@ int main(void)
         tcase_add_test(tests, a_task_that_waits_for_its_ticket_is_asked_through_it);
         tcase_add_test(tests, a_ticket_of_a_task_that_runs_is_left_alone);
         tcase_add_loop_test(tests, of_many_tickets_of_a_loop_one_is_asked_at_a_time, i, i + 1);
+        tcase_add_test(tests, a_loop_waits_its_turn_by_a_ticket);
+        tcase_add_loop_test(tests, what_was_served_is_looked_at_before_another_is_asked, i, i + 1);
         tcase_add_test(tests, who_waits_for_a_ticket_without_a_task_is_asked_itself);
         tcase_add_test(tests, a_task_cannot_be_destroyed_before_its_tickets_have_ended);
         tcase_add_test(tests, cancelling_the_task_ends_its_tickets);

@@ -12,10 +12,11 @@
  *
  * Options are read while the call is started, tags are copied. What they name must last longer: the cancel token, the
  * reservation, the stream (of a map), the buffer (of a map) and the group until the ticket has ended, which one that
- * was destroyed under way does soon after; a task cannot be destroyed before.
+ * was destroyed under way does soon after; a task cannot be destroyed before it has, and somebody has looked.
  * options.wait says, as for any call, how long it may take from its start and on whose behalf it waits: a ticket under
  * way is one of its task's waits, and may end with SPW_ERETRY or SPW_ESPLIT. A thread of a task that sleeps on a
- * descriptor says so (spw_task_block_begin), or the task counts as running.
+ * descriptor says so (spw_task_block_begin), or the task counts as running; as it does, unless it waits in the library,
+ * from the end of a ticket that had to wait until somebody has looked at that.
  * The flags that forbid to wait (SPW_NOWAIT, SPW_MAP_NOWAIT, SPW_RESERVE_TRY) are SPW_EINVAL here: a call that does not
  * wait needs no ticket.
  *
@@ -40,6 +41,7 @@
 #include <spillway/place.h>
 #include <spillway/pool.h>
 #include <spillway/reserve.h>
+#include <spillway/task.h>
 #include <spillway/wait.h>
 
 SPW_BEGIN_DECLS
@@ -64,6 +66,10 @@ SPW_API SPW_MUST_CHECK int spw_reserve_start(spw_manager *manager, spw_place pla
                                              const spw_reserve_options *options, spw_ticket **out);
 SPW_API SPW_MUST_CHECK int spw_pool_alloc_start(spw_manager *manager, spw_place place, size_t bytes, size_t align,
                                                 spw_stream *stream, const spw_pool_options *options, spw_ticket **out);
+
+/* Starts spw_task_wait_turn, for a loop that was told SPW_ERETRY by a ticket: it ends when the task has its turn, and
+ * brings nothing. Otherwise as the calls above. Since 0.1. */
+SPW_API SPW_MUST_CHECK int spw_task_wait_turn_start(spw_task *task, const spw_wait_options *wait, spw_ticket **out);
 
 /* SPW_EAGAIN while the ticket is under way; then the result of the call, for ever: SPW_OK, or its error, whose detail
  * becomes the thread's. Never blocks. Since 0.1. */

@@ -111,14 +111,6 @@ static int visit_candidates(struct spw__waiter *waiter, void *arg)
     return SPW_EAGAIN;
 }
 
-/* Ends the wait of a task that is to give way. */
-static void end_wait(struct spw_manager *manager, struct spw__waiter *waiter, int code)
-{
-    if (waiter->completed)
-        spw__ticket_asked_locked(waiter);
-    spw__wait_finish_locked(&manager->waits, waiter, code);
-}
-
 /* Notes what the task's request asked for, and ends its wait. */
 static void ask(struct spw_manager *manager, struct spw__waiter *waiter, int code)
 {
@@ -134,7 +126,7 @@ static void ask(struct spw_manager *manager, struct spw__waiter *waiter, int cod
     (void)atomic_fetch_add(&task->asks, 1);
     (void)atomic_fetch_add(code == SPW_ERETRY ? &task->retries : &task->splits, 1);
     spw__core_count(manager, code == SPW_ERETRY ? SPW__CORE_RETRIES : SPW__CORE_SPLITS, 1);
-    end_wait(manager, waiter, code);
+    spw__wait_finish_locked(&manager->waits, waiter, code);
 }
 
 /* Asked as often as it may be: the error says who holds the memory. */
@@ -143,7 +135,7 @@ static void give_up(struct spw_manager *manager, struct spw__waiter *waiter)
     struct spw_task *task = waiter->task;
     atomic_store(&task->asks, 0);
     task->lacked.bytes = 0;
-    end_wait(manager, waiter, SPW_ENOMEM);
+    spw__wait_finish_locked(&manager->waits, waiter, SPW_ENOMEM);
 }
 
 static struct spw_task *most_important_parked_locked(struct spw__arbiter *arbiter)

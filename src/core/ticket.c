@@ -107,6 +107,7 @@ void spw__ticket_give_back(spw_ticket *ticket)
     case SPW__TICKET_VIEW: spw__ticket_map_close(ticket, true); break;
     case SPW__TICKET_RESERVATION: (void)spw_reservation_release(ticket->got.reservation); break;
     case SPW__TICKET_BLOCK: (void)spw_pool_free(ticket->manager, &ticket->got.block, NULL); break;
+    case SPW__TICKET_TURN: break;
     }
     (void)spw__error_restore(&kept);
 }
@@ -121,6 +122,17 @@ void spw__ticket_unref(spw_ticket *ticket)
     spw__mutex_unlock(&tickets->lock);
 }
 
+/* Whoever sees the end may destroy the task. */
+static void leave_task_locked(spw_ticket *ticket, struct spw_task *task)
+{
+    (void)atomic_fetch_sub(&task->users, 1);
+    if (ticket->wakes == 0 || atomic_load(&ticket->magic) != SPW__TICKET_LIVE)
+        return;
+    task->unheeded++;
+    atomic_store(&ticket->unheeded, true);
+    spw__arbiter_change_locked(ticket->manager, task, 0, 0);
+}
+
 /* Ends a ticket for everybody: unless it was cancelled before, when it says false, and has not ended. */
 static bool publish(spw_ticket *ticket, int rc, bool cancelled)
 {
@@ -129,9 +141,8 @@ static bool publish(spw_ticket *ticket, int rc, bool cancelled)
     const bool ends = cancelled || !ticket->cancelled;
     if (ends) {
         ticket->result = rc;
-        /* Whoever sees the end may destroy the task. */
         if (ticket->wait.task)
-            (void)atomic_fetch_sub(&ticket->wait.task->users, 1);
+            leave_task_locked(ticket, ticket->wait.task);
         atomic_store(&ticket->ended, true);
     }
     spw__mutex_unlock(&waits->lock);
@@ -193,6 +204,8 @@ static void step(struct spw__move *move, int status)
     (void)status; /* a move without bytes cannot fail */
     if (ticket->kind == SPW__TICKET_VIEW) {
         rc = spw__ticket_map_step(ticket, ticket->woken);
+    } else if (ticket->kind == SPW__TICKET_TURN) {
+        rc = spw__ticket_turn_step(ticket, ticket->woken);
     } else {
         rc = spw__request_finish(&ticket->request, ticket->woken);
         rc = rc == SPW_OK ? wrap(ticket) : rc;
@@ -201,8 +214,7 @@ static void step(struct spw__move *move, int status)
         spw__ticket_end(ticket, rc);
 }
 
-/* A waiter of the ticket's is DONE: hands the next step to the mover. Wait lock held. */
-static void wake_locked(spw_ticket *ticket, const struct spw__waiter *waiter)
+void spw__ticket_wake_locked(spw_ticket *ticket, const struct spw__waiter *waiter)
 {
     ticket->current = NULL;
     ticket->wakes++;
@@ -213,28 +225,12 @@ static void wake_locked(spw_ticket *ticket, const struct spw__waiter *waiter)
 
 static void request_completed(struct spw__waiter *waiter)
 {
-    wake_locked(((struct spw__request *)(void *)waiter)->arg, waiter);
-}
-
-static spw_ticket *ticket_of_change(struct spw__waiter *waiter)
-{
-    return (spw_ticket *)(void *)((char *)waiter - offsetof(struct spw_ticket, change));
+    spw__ticket_wake_locked(((struct spw__request *)(void *)waiter)->arg, waiter);
 }
 
 static void change_completed(struct spw__waiter *waiter)
 {
-    wake_locked(ticket_of_change(waiter), waiter);
-}
-
-void spw__ticket_asked_locked(struct spw__waiter *waiter)
-{
-    spw_ticket *ticket = waiter->channels & SPW__CHANNEL_OBJECT ? ticket_of_change(waiter)
-                                                                : ((struct spw__request *)(void *)waiter)->arg;
-    struct spw_task *task = ticket->wait.task;
-    if (atomic_exchange(&ticket->unheeded, true))
-        return;
-    task->unheeded++;
-    spw__arbiter_change_locked(ticket->manager, task, 0, 0);
+    spw__ticket_wake_locked((spw_ticket *)(void *)((char *)waiter - offsetof(struct spw_ticket, change)), waiter);
 }
 
 void spw__ticket_heed(spw_ticket *ticket)
@@ -251,8 +247,7 @@ void spw__ticket_heed(spw_ticket *ticket)
     spw__wait_settle_unlock(&manager->waits);
 }
 
-/* A waiter was enqueued when so many had been DONE: from now on cancelling ends it, as it does when that was before. */
-static void note_enqueued(spw_ticket *ticket, struct spw__waiter *waiter, uint32_t wakes)
+void spw__ticket_note_enqueued(spw_ticket *ticket, struct spw__waiter *waiter, uint32_t wakes)
 {
     struct spw__waitset *waits = &ticket->manager->waits;
     const struct spw_task *task = ticket->wait.task;
@@ -288,7 +283,7 @@ int spw__ticket_start_request(spw_ticket *ticket, struct spw__request *request)
     const int rc = spw__request_start(request, &ticket->wait, ticket->deadline_ns);
     if (rc != SPW__REQUEST_WAITS)
         return rc;
-    note_enqueued(ticket, &request->waiter, wakes);
+    spw__ticket_note_enqueued(ticket, &request->waiter, wakes);
     if (!atomic_exchange(&tickets->making_room, true)) {
         tickets->room_move = (struct spw__move){.done = make_room, .arg = manager, .demand = true};
         spw__mover_submit(manager->mover, &tickets->room_move);
@@ -315,7 +310,7 @@ int spw__ticket_await_change(spw_ticket *ticket)
                                           .task = ticket->wait.task};
     spw__wait_enqueue(&manager->waits, &ticket->change);
     spw__mutex_unlock(&payload->lock);
-    note_enqueued(ticket, &ticket->change, wakes);
+    spw__ticket_note_enqueued(ticket, &ticket->change, wakes);
     spw__mover_wake(manager->mover); /* it keeps the time */
     return SPW__REQUEST_WAITS;
 }

@@ -30,13 +30,15 @@
 #include "spill/mover.h"
 #include "src/core/map.h"
 #include "src/core/pressure.h"
+#include "src/core/task.h"
 
 #include <spillway/ticket.h>
 
 #define SPW__TICKET_LIVE UINT64_C(0x7370775f7469636b)
 #define SPW__TICKET_DEAD UINT64_C(0x7370775f74646561)
 
-enum spw__ticket_kind { SPW__TICKET_BUFFER, SPW__TICKET_VIEW, SPW__TICKET_RESERVATION, SPW__TICKET_BLOCK };
+enum spw__ticket_kind { SPW__TICKET_BUFFER, SPW__TICKET_VIEW, SPW__TICKET_RESERVATION, SPW__TICKET_BLOCK,
+                        SPW__TICKET_TURN /* brings nothing */ };
 
 /* Where a map's ticket is, while it waits or between its steps. */
 enum spw__map_phase {
@@ -63,8 +65,8 @@ struct spw_ticket {
     _Atomic uint32_t refs;  /* atomic */
     atomic_bool ended;      /* atomic: set under the wait lock; from then on result, error and got are constant */
     atomic_bool taken;      /* atomic: nothing is left in got */
-    atomic_bool unheeded;   /* atomic, set under the wait lock: the arbiter ended a wait of it, and its end has not been
-                               looked at */
+    atomic_bool unheeded;   /* atomic, set under the wait lock: it has ended after a wait on behalf of a task, and nobody
+                               has looked */
     spw_manager *manager;   /* constant while it lives, as kind, group, wait and deadline_ns */
     enum spw__ticket_kind kind;
     struct spw__group *group; /* that is used until the call has ended; NULL: none */
@@ -74,6 +76,8 @@ struct spw_ticket {
     /* Of the step that runs. */
     struct spw__request request;
     struct spw__ticket_map map;
+    struct spw__turn turn; /* in its task's list while it waits */
+    uint64_t patient_until_ns;
     int result;
     spw_error_info error;
     union {
@@ -141,13 +145,20 @@ void spw__ticket_end(spw_ticket *ticket, int rc);
 /* Gives back what the call brought, and leaves the thread's error detail alone. */
 void spw__ticket_give_back(spw_ticket *ticket);
 
-/* The arbiter ends a wait of a ticket's: its task counts as running until somebody has looked. Wait lock held. */
-void spw__ticket_asked_locked(struct spw__waiter *waiter);
-/* Somebody looks at the end of the ticket. */
+/* Somebody looks at the end of the ticket: until then its task counts as running. */
 void spw__ticket_heed(spw_ticket *ticket);
 
 /* Drops a reference. */
 void spw__ticket_unref(spw_ticket *ticket);
+
+/* Notes a waiter of the ticket's that was enqueued when so many had been DONE: from now on cancelling ends it, as it
+ * does when that was before. */
+void spw__ticket_note_enqueued(spw_ticket *ticket, struct spw__waiter *waiter, uint32_t wakes);
+/* A waiter of the ticket's is DONE: hands the next step to the mover. Wait lock held. */
+void spw__ticket_wake_locked(spw_ticket *ticket, const struct spw__waiter *waiter);
+
+/* What a turn's wait ended with: as below. (ticket_turn.c) */
+int spw__ticket_turn_step(spw_ticket *ticket, int woken);
 
 /* A map's steps: SPW__REQUEST_WAITS or what it ended with. (ticket_map.c) */
 int spw__ticket_map_step(spw_ticket *ticket, int woken);

@@ -126,6 +126,7 @@ static int take(spw_ticket *ticket, enum spw__ticket_kind kind, const char *call
         return spw__fail(SPW_EINVAL, "%s: the ticket is under way", call);
     if (ticket->result != SPW_OK)
         return spw__fail(SPW_EINVAL, "%s: the call failed: %s", call, spw_strerror(ticket->result));
+    spw__ticket_heed(ticket);
     if (atomic_exchange(&ticket->taken, true))
         return spw__fail(SPW_EINVAL, "%s: it was taken already", call);
     return SPW_OK;
