@@ -129,7 +129,8 @@ static void *live(void *arg)
     for (unsigned step = 0; step < STEPS; step++) {
         const unsigned which = next_random(&random) % FORMS, index = next_random(&random) % BUFFERS;
         if (atomic_load(&faulty))
-            spw__fault_arm(which & 1 ? SPW__FAULT_META_ALLOC : SPW__FAULT_IO_READ, 1 + next_random(&random) % 8, 1, EIO);
+            spw__fault_arm(which & 1 ? SPW__FAULT_META_ALLOC : SPW__FAULT_IO_READ, 1 + next_random(&random) % 8, 1,
+                           EIO);
         spw_ticket *ticket = start_any(which, 1 + next_random(&random) % (256 * KIB), index);
         const unsigned end = next_random(&random) % 4;
         if (!ticket)

@@ -1,5 +1,5 @@
-/* Tickets, tasks and groups: a ticket under way is one of its task's waits, which the arbiter may end, and names a group;
- * who waits for a ticket waits. */
+/* Tickets, tasks and groups: a ticket under way is one of its task's waits, which the arbiter may end, and names a
+ * group; who waits for a ticket waits. */
 #include "ticket_fixture.h"
 
 static spw_task *attached_task(void)

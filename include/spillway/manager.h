@@ -82,9 +82,9 @@ SPW_API SPW_MUST_CHECK int spw_set_budget(spw_manager *manager, spw_place place,
  * Since 0.1. */
 SPW_API uint64_t spw_budget(spw_manager *manager, spw_place place);
 
-/* Runs moves, completions and tickets that are due, for at most max_ns nanoseconds (0: one round, without waiting). With
- * threads=0 this is the only thing that moves bytes, besides calls that wait, which drive it themselves; with a mover
- * thread it does nothing. Returns 1 when work is left, 0 when idle, or an error. Since 0.1. */
+/* Runs moves, completions and tickets that are due, for at most max_ns nanoseconds (0: one round, without waiting).
+ * With threads=0 this is the only thing that moves bytes, besides calls that wait, which drive it themselves; with a
+ * mover thread it does nothing. Returns 1 when work is left, 0 when idle, or an error. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_progress(spw_manager *manager, uint64_t max_ns);
 
 SPW_END_DECLS

@@ -65,8 +65,8 @@ struct spw_ticket {
     _Atomic uint32_t refs;  /* atomic */
     atomic_bool ended;      /* atomic: set under the wait lock; from then on result, error and got are constant */
     atomic_bool taken;      /* atomic: nothing is left in got */
-    atomic_bool unheeded;   /* atomic, set under the wait lock: it has ended after a wait on behalf of a task, and nobody
-                               has looked */
+    atomic_bool unheeded;   /* atomic, set under the wait lock: it has ended after a wait for a task, and nobody has
+                               looked */
     spw_manager *manager;   /* constant while it lives, as kind, group, wait and deadline_ns */
     enum spw__ticket_kind kind;
     struct spw__group *group; /* that is used until the call has ended; NULL: none */
