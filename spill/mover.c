@@ -281,10 +281,11 @@ static void *thread_main(void *arg)
         /* sleeping is set before the inbox is looked at, and submit looks at it after filling the inbox: no lost wake.
          */
         atomic_store(&mover->sleeping, true);
+        const int64_t due_ns = mover->config.due ? mover->config.due(mover->config.due_arg) : -1;
         const bool empty = inbox_empty(mover, &stopping);
         if (empty && !left && stopping)
             break;
-        left = run_round(mover, empty && !stopping ? -1 : 0);
+        left = run_round(mover, empty && !stopping ? due_ns : 0);
         atomic_store(&mover->sleeping, false);
     }
     return NULL;
@@ -318,6 +319,11 @@ void spw__mover_submit(struct spw__mover *mover, struct spw__move *move)
     atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load(&mover->sleeping))
         spw__io_wake(mover->io);
+}
+
+void spw__mover_wake(struct spw__mover *mover)
+{
+    spw__io_wake(mover->io);
 }
 
 void spw__mover_cancel(struct spw__move *move)

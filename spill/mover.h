@@ -107,6 +107,10 @@ struct spw__mover_config {
     /* Called without locks when the last move under way is over. May be NULL. */
     void (*idle)(void *arg);
     void *idle_arg;
+    /* Called without locks by the mover's own thread before it sleeps: does what has come due, and returns in how many
+     * nanoseconds it wants to be called again; -1: not before spw__mover_wake. May be NULL. */
+    int64_t (*due)(void *arg);
+    void *due_arg;
 };
 
 struct spw__mover;
@@ -118,6 +122,9 @@ int spw__mover_create(const struct spw__mover_config *config, struct spw__mover 
 void spw__mover_destroy(struct spw__mover *mover);
 
 void spw__mover_submit(struct spw__mover *mover, struct spw__move *move);
+
+/* Something is due earlier than the due hook last said. Any thread, also under locks; never blocks. */
+void spw__mover_wake(struct spw__mover *mover);
 
 /* A move that has not started ends with SPW_ECANCELED; one that has goes on. */
 void spw__mover_cancel(struct spw__move *move);

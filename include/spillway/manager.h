@@ -59,12 +59,13 @@ SPW_API SPW_MUST_CHECK int spw_manager_create(const spw_options *options, spw_ma
 
 /* Destroys a manager without live buffers: waits for moves in flight and for streams that still use freed memory, ends
  * the threads, removes the spill files, frees all memory. No other call on the manager may run meanwhile. SPW_EBUSY
- * while buffers, raw blocks or reservations are live: the detail lists buffers by tag, or says how many blocks or
- * reservations of how many bytes there are, and nothing is freed. SPW_EFORK. NULL is a no-op. Since 0.1. */
+ * while tickets, buffers, raw blocks or reservations are live: the detail lists buffers by tag, or says how many of the
+ * others, of how many bytes, there are, and nothing is freed. SPW_EFORK. NULL is a no-op. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_manager_destroy(spw_manager *manager);
 
 /* The same with whatever is live; for exits on a fatal error. In this order: waits, on any thread, end with
- * SPW_ESHUTDOWN, and it returns only when the calls that waited have; live buffers are dropped, mapped or not, and
+ * SPW_ESHUTDOWN, and it returns only when the calls that waited have; tickets are destroyed, with what was not taken
+ * from them; live buffers are dropped, mapped or not, and
  * their handles poisoned, so that a use gives SPW_EBADHANDLE; then all memory goes, that of the handles, of open views,
  * of raw blocks and of reservations too. From its return on every handle, view and block of the manager dangles: any
  * use is undefined, as is that of the manager. A call that begins while it runs, or runs without waiting, is a race of
@@ -81,9 +82,9 @@ SPW_API SPW_MUST_CHECK int spw_set_budget(spw_manager *manager, spw_place place,
  * Since 0.1. */
 SPW_API uint64_t spw_budget(spw_manager *manager, spw_place place);
 
-/* Runs moves and completions that are due, for at most max_ns nanoseconds (0: one round, without waiting). With
- * threads=0 this is the only thing that moves bytes, besides calls that wait, which drive it themselves; with a mover
- * thread it does nothing. Returns 1 when work is left, 0 when idle, or an error. Since 0.1. */
+/* Runs moves, completions and tickets that are due, for at most max_ns nanoseconds (0: one round, without waiting).
+ * With threads=0 this is the only thing that moves bytes, besides calls that wait, which drive it themselves; with a
+ * mover thread it does nothing. Returns 1 when work is left, 0 when idle, or an error. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_progress(spw_manager *manager, uint64_t max_ns);
 
 SPW_END_DECLS

@@ -35,7 +35,7 @@ SPW_API SPW_MUST_CHECK int spw_cancel_create(spw_cancel **out);
  * NULL is a no-op. Since 0.1. */
 SPW_API void spw_cancel_trigger(spw_cancel *cancel);
 
-/* Frees the token. No call that was given it may still be running. NULL is a no-op. Since 0.1. */
+/* Frees the token. No call or ticket that was given it may still be under way. NULL is a no-op. Since 0.1. */
 SPW_API void spw_cancel_destroy(spw_cancel *cancel);
 
 SPW_END_DECLS

@@ -24,7 +24,8 @@
     X(IO_FLIP)      /* one bit of a read differs */                                                                    \
     X(STORE_OPEN)   /* opening a spill file */                                                                         \
     X(STORE_SPACE)  /* space in a spill file: the armed errno */                                                       \
-    X(THREAD)       /* starting a thread */
+    X(THREAD)       /* starting a thread */                                                                            \
+    X(EVENT_FD)     /* a descriptor for event loops */
 
 enum spw__fault_point {
 #define SPW__X(name) SPW__FAULT_##name,

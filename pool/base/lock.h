@@ -26,6 +26,7 @@ enum spw__rank {
     SPW__RANK_IO,          /* queues of the threaded I/O engine */
     SPW__RANK_HANDLES,     /* live and free handles */
     SPW__RANK_GROUPS,      /* the tree of groups */
+    SPW__RANK_TICKETS,     /* free tickets */
     SPW__RANK_RAW,         /* one shard of the raw blocks by address */
     SPW__RANK_MOVES,       /* set-aside moves */
     SPW__RANK_LEDGER,      /* one tier's groups with minima */

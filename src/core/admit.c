@@ -3,6 +3,7 @@
 #include "src/core/handle.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
+#include "src/core/ticket.h"
 
 #include <string.h>
 
@@ -40,18 +41,12 @@ static int check_options(spw_manager *manager, const char *call, uint32_t flags,
     return spw__check_wait(manager, wait);
 }
 
-/* Runs the request and wraps what it got: block -> payload -> handle. Nothing is left behind on failure. */
-static int create_buffer(struct spw__request *request, const spw_wait_options *wait, const char *tag, spw_buffer **out)
+int spw__buffer_wrap(struct spw__request *request, const char *tag, spw_buffer **out)
 {
     struct spw_manager *manager = request->manager;
     struct spw__payload *payload = NULL;
-    if (request->reservation)
-        request->group = request->reservation->group;
-    int rc = request->bytes ? spw__request_run(request, wait) : SPW_OK;
-    if (rc != SPW_OK)
-        return rc;
     const struct spw__block granted = request->block;
-    rc = spw__payload_create(manager, request->group, request->bytes, &request->block, &payload);
+    int rc = spw__payload_create(manager, request->group, request->bytes, &request->block, &payload);
     if (spw__block_is(&request->block)) /* not taken over, or the uncut rest of it */
         spw__tier_free(spw__tier_of(manager, (spw_tier)request->block.tier), &request->block);
     if (rc == SPW_OK)
@@ -69,7 +64,33 @@ static int create_buffer(struct spw__request *request, const spw_wait_options *w
         return rc;
     }
     spw__payload_set_paid(payload, request->reservation);
-    request->block = granted; /* for the caller's statistics only */
+    if (request->admission && request->bytes) {
+        spw__core_count(manager, SPW__CORE_ADMITS + granted.tier, 1);
+        spw__core_count(manager, SPW__CORE_ADMIT_BYTES + granted.tier, granted.bytes);
+    }
+    return SPW_OK;
+}
+
+static int create_buffer(struct spw__request *request, const spw_wait_options *wait, const char *tag, spw_buffer **out)
+{
+    const int rc = request->bytes ? spw__request_run(request, wait) : SPW_OK;
+    return rc == SPW_OK ? spw__buffer_wrap(request, tag, out) : rc;
+}
+
+/* Starts the request for a ticket. */
+static int start_buffer(const struct spw__request *request, const spw_wait_options *wait, const char *tag,
+                        const char *call, spw_ticket **out)
+{
+    spw_ticket *ticket;
+    if (request->nowait)
+        return spw__ticket_refuse_nowait(call);
+    const int rc = spw__ticket_create(request->manager, SPW__TICKET_BUFFER, wait, request->group, &ticket);
+    if (rc != SPW_OK)
+        return rc;
+    ticket->request = *request;
+    if (tag)
+        memcpy(ticket->tag, tag, strlen(tag));
+    *out = spw__ticket_begin_request(ticket);
     return SPW_OK;
 }
 
@@ -89,17 +110,16 @@ static spw_tier lowest_tier(const spw_manager *manager)
     return tier;
 }
 
-int spw_admit(spw_manager *manager, size_t bytes, const spw_admit_options *options, spw_buffer **out)
+/* Checks an admission's arguments and makes a request of them; *taken: the options as this version knows them. */
+static int prepare_admit(spw_manager *manager, size_t bytes, const spw_admit_options *options,
+                         spw_admit_options *taken, struct spw__request *out)
 {
-    spw_admit_options taken = admit_defaults;
     struct spw__group *group;
-    if (!manager || !out)
-        return spw__fail(SPW_EINVAL, "spw_admit: manager or out is NULL");
-    *out = NULL;
+    *taken = admit_defaults;
     int rc = spw__check_process(manager);
     if (rc == SPW_OK)
-        rc = spw__sized_take(&taken, SPW__SIZED_FIRST(spw_admit_options, wait), options, "spw_admit: options");
-    options = &taken;
+        rc = spw__sized_take(taken, SPW__SIZED_FIRST(spw_admit_options, wait), options, "spw_admit: options");
+    options = taken;
     if (rc == SPW_OK)
         rc = check_options(manager, "spw_admit", options->flags, options->tag, &options->wait);
     if (rc == SPW_OK)
@@ -121,43 +141,42 @@ int spw_admit(spw_manager *manager, size_t bytes, const spw_admit_options *optio
     rc = spw__reservation_check(request.reservation, manager, request.first, request.lowest, "spw_admit");
     if (rc != SPW_OK)
         return rc;
-    if (request.reservation)
+    if (request.reservation) {
+        request.group = request.reservation->group;
         request.first = request.lowest = spw__reservation_tier(request.reservation);
+    }
     /* Where the lowest could never hold it, the one above is the lowest that counts. */
     while (request.lowest > request.first && bytes > spw__tier_of(manager, request.lowest)->largest_request)
         request.lowest--;
-    rc = create_buffer(&request, &options->wait, options->tag, out);
-    if (rc == SPW_OK && bytes) {
-        spw__core_count(manager, SPW__CORE_ADMITS + request.block.tier, 1);
-        spw__core_count(manager, SPW__CORE_ADMIT_BYTES + request.block.tier, request.block.bytes);
-    }
-    return rc;
+    *out = request;
+    return SPW_OK;
 }
 
-int spw_alloc(spw_manager *manager, spw_place place, size_t bytes, const spw_alloc_options *options, spw_buffer **out)
+int spw_admit(spw_manager *manager, size_t bytes, const spw_admit_options *options, spw_buffer **out)
 {
-    spw_alloc_options taken;
-    struct spw__group *group;
+    spw_admit_options taken;
+    struct spw__request request;
     if (!manager || !out)
-        return spw__fail(SPW_EINVAL, "spw_alloc: manager or out is NULL");
+        return spw__fail(SPW_EINVAL, "spw_admit: manager or out is NULL");
     *out = NULL;
-    int rc = spw__check_process(manager);
-    if (rc == SPW_OK)
-        rc = spw__alloc_options_take(&taken, options, "spw_alloc: options");
-    options = &taken;
-    if (rc == SPW_OK)
-        rc = check_options(manager, "spw_alloc", options->flags, options->tag, &options->wait);
-    if (rc == SPW_OK)
-        rc = spw__group_charged(manager, options->group, &options->wait, "spw_alloc", &group);
-    if (rc != SPW_OK)
-        return rc;
-    if (!spw__memory_place(manager, place))
-        return spw__fail(SPW_EINVAL, "spw_alloc: the place is not a memory tier of this manager");
-    return spw__alloc_in(manager, group, place, bytes, options, out);
+    const int rc = prepare_admit(manager, bytes, options, &taken, &request);
+    return rc == SPW_OK ? create_buffer(&request, &taken.wait, taken.tag, out) : rc;
 }
 
-int spw__alloc_in(spw_manager *manager, struct spw__group *group, spw_place place, size_t bytes,
-                  const spw_alloc_options *options, spw_buffer **out)
+int spw_admit_start(spw_manager *manager, size_t bytes, const spw_admit_options *options, spw_ticket **out)
+{
+    spw_admit_options taken;
+    struct spw__request request;
+    if (!manager || !out)
+        return spw__fail(SPW_EINVAL, "spw_admit_start: manager or out is NULL");
+    *out = NULL;
+    const int rc = prepare_admit(manager, bytes, options, &taken, &request);
+    return rc == SPW_OK ? start_buffer(&request, &taken.wait, taken.tag, "spw_admit_start", out) : rc;
+}
+
+/* The same for an allocation with options as this version knows them, at a memory place. */
+static int prepare_alloc_in(spw_manager *manager, struct spw__group *group, spw_place place, size_t bytes,
+                            const spw_alloc_options *options, struct spw__request *request)
 {
     int rc = check_options(manager, "spw_alloc", options->flags, options->tag, &options->wait);
     if (rc == SPW_OK)
@@ -165,9 +184,59 @@ int spw__alloc_in(spw_manager *manager, struct spw__group *group, spw_place plac
                                     "spw_alloc");
     if (rc != SPW_OK)
         return rc;
-    struct spw__request request = {.manager = manager, .group = group, .bytes = bytes,
-                                   .nowait = (options->flags & SPW_NOWAIT) != 0,
-                                   .reservation = options->reservation,
-                                   .first = SPW_PLACE_TIER(place), .lowest = SPW_PLACE_TIER(place)};
-    return create_buffer(&request, &options->wait, options->tag, out);
+    *request = (struct spw__request){.manager = manager, .bytes = bytes,
+                                     .nowait = (options->flags & SPW_NOWAIT) != 0,
+                                     .reservation = options->reservation,
+                                     .group = options->reservation ? options->reservation->group : group,
+                                     .first = SPW_PLACE_TIER(place), .lowest = SPW_PLACE_TIER(place)};
+    return SPW_OK;
+}
+
+int spw__alloc_in(spw_manager *manager, struct spw__group *group, spw_place place, size_t bytes,
+                  const spw_alloc_options *options, spw_buffer **out)
+{
+    struct spw__request request;
+    const int rc = prepare_alloc_in(manager, group, place, bytes, options, &request);
+    return rc == SPW_OK ? create_buffer(&request, &options->wait, options->tag, out) : rc;
+}
+
+static int prepare_alloc(spw_manager *manager, spw_place place, size_t bytes, const spw_alloc_options *options,
+                         spw_alloc_options *taken, struct spw__request *request)
+{
+    struct spw__group *group;
+    int rc = spw__check_process(manager);
+    if (rc == SPW_OK)
+        rc = spw__alloc_options_take(taken, options, "spw_alloc: options");
+    if (rc == SPW_OK)
+        rc = check_options(manager, "spw_alloc", taken->flags, taken->tag, &taken->wait);
+    if (rc == SPW_OK)
+        rc = spw__group_charged(manager, taken->group, &taken->wait, "spw_alloc", &group);
+    if (rc != SPW_OK)
+        return rc;
+    if (!spw__memory_place(manager, place))
+        return spw__fail(SPW_EINVAL, "spw_alloc: the place is not a memory tier of this manager");
+    return prepare_alloc_in(manager, group, place, bytes, taken, request);
+}
+
+int spw_alloc(spw_manager *manager, spw_place place, size_t bytes, const spw_alloc_options *options, spw_buffer **out)
+{
+    spw_alloc_options taken;
+    struct spw__request request;
+    if (!manager || !out)
+        return spw__fail(SPW_EINVAL, "spw_alloc: manager or out is NULL");
+    *out = NULL;
+    const int rc = prepare_alloc(manager, place, bytes, options, &taken, &request);
+    return rc == SPW_OK ? create_buffer(&request, &taken.wait, taken.tag, out) : rc;
+}
+
+int spw_alloc_start(spw_manager *manager, spw_place place, size_t bytes, const spw_alloc_options *options,
+                    spw_ticket **out)
+{
+    spw_alloc_options taken;
+    struct spw__request request;
+    if (!manager || !out)
+        return spw__fail(SPW_EINVAL, "spw_alloc_start: manager or out is NULL");
+    *out = NULL;
+    const int rc = prepare_alloc(manager, place, bytes, options, &taken, &request);
+    return rc == SPW_OK ? start_buffer(&request, &taken.wait, taken.tag, "spw_alloc_start", out) : rc;
 }

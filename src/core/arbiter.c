@@ -8,6 +8,7 @@
 #include "pool/base/wait_pass.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
+#include "src/core/ticket.h"
 
 static bool is_parked(const struct spw_task *task)
 {
@@ -36,7 +37,7 @@ void spw__arbiter_change_locked(struct spw_manager *manager, struct spw_task *ta
     spw__mutex_assert_held(&manager->waits.lock);
     task->attached += (uint32_t)attached;
     task->blocked += (uint32_t)blocked;
-    const bool runs = task->attached > task->blocked;
+    const bool runs = task->attached > task->blocked || (task->unheeded && task->blocked == task->n_outside);
     if (runs != task->running)
         arbiter->n_running += runs ? 1u : UINT32_MAX;
     task->running = runs;
@@ -60,10 +61,19 @@ struct scan {
     struct spw__waiter *split;   /* of the most important task */
 };
 
+/* The wait of a thread for a ticket of its own task, or of another's: the ticket's waits stand for it. */
+static bool is_represented(const struct spw__waiter *waiter)
+{
+    return waiter->what == SPW__WAIT_TICKET && ((const struct spw_ticket *)waiter->object)->wait.task;
+}
+
 static int visit_tiers(struct spw__waiter *waiter, void *arg)
 {
     struct scan *scan = arg;
-    if (waiter->task)
+    if (waiter->task && waiter->what == SPW__WAIT_TICKET) {
+        const struct spw__waiter *current = ((const struct spw_ticket *)waiter->object)->current;
+        scan->tiers |= current ? current->channels & SPW__CHANNELS_MEMORY : 0;
+    } else if (waiter->task)
         scan->tiers |= waiter->channels & SPW__CHANNELS_MEMORY;
     return SPW_EAGAIN;
 }
@@ -88,14 +98,15 @@ static int visit_candidates(struct spw__waiter *waiter, void *arg)
 {
     struct scan *scan = arg;
     const struct spw_task *task = waiter->task;
-    if (!task || waiter->what == SPW__WAIT_TURN)
+    if (!task || waiter->what == SPW__WAIT_TURN || is_represented(waiter))
         return SPW_EAGAIN;
     const struct spw_task *retry = scan->retry ? scan->retry->task : NULL;
     const struct spw_task *split = scan->split ? scan->split->task : NULL;
     if (atomic_load(&task->asks) == 0 && holds(task, scan->tiers) && (!retry || gives_way(task, retry)))
         scan->retry = waiter;
     /* Only a request for memory can be made smaller. */
-    if ((waiter->channels & SPW__CHANNELS_MEMORY) && (!split || gives_way(split, task)))
+    if (((waiter->channels & SPW__CHANNELS_MEMORY) || waiter->what == SPW__WAIT_TICKET) &&
+        (!split || gives_way(split, task)))
         scan->split = waiter;
     return SPW_EAGAIN;
 }
@@ -165,7 +176,7 @@ void spw__arbiter_look_locked(struct spw_manager *manager)
     struct scan scan = {.tiers = 0};
     if (!is_stuck_locked(manager))
         return;
-    spw__waitset_visit_locked(waits, SPW__CHANNELS_MEMORY, visit_tiers, &scan);
+    spw__waitset_visit_locked(waits, SPW__CHANNELS_MEMORY | SPW__CHANNEL_OBJECT, visit_tiers, &scan);
     if (lift_barriers_locked(waits) && !is_stuck_locked(manager))
         return;
     spw__waitset_visit_locked(waits, SPW__CHANNELS_MEMORY | SPW__CHANNEL_OBJECT, visit_candidates, &scan);

@@ -45,7 +45,9 @@ struct spw__arbiter {
 /* The wait set's hook: a thread begins (1) or ends (-1) to wait for waiter. Wait lock held. */
 void spw__arbiter_blocked(void *arg, struct spw__waiter *waiter, int change);
 
-/* Threads of task have come (attached), or wait (blocked). Wait lock held. */
+/* Threads of task have come (attached), or wait (blocked). Wait lock held. It runs as long as one of its threads does;
+ * and while it has tickets whose end nobody has looked at, unless one of its threads waits in the library: who sleeps
+ * on a descriptor is about to look. */
 void spw__arbiter_change_locked(struct spw_manager *manager, struct spw_task *task, int attached, int blocked);
 
 /* Looks whether somebody has to give way. Wait lock held, or not. */

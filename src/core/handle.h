@@ -32,6 +32,11 @@ int spw__alloc_options_take(spw_alloc_options *options, const spw_alloc_options 
 int spw__alloc_in(spw_manager *manager, struct spw__group *group, spw_place place, size_t bytes,
                   const spw_alloc_options *options, spw_buffer **out);
 
+struct spw__request;
+
+/* Makes a buffer of what a request got: block -> payload -> handle. SPW_ENOMETA: nothing is left of it. (admit.c) */
+int spw__buffer_wrap(struct spw__request *request, const char *tag, spw_buffer **out);
+
 /* SPW_ENOMETA when the budget is used up. The handle has one reference and takes over the payload's. */
 int spw__handle_create(spw_manager *manager, struct spw__payload *payload, const char *tag, spw_buffer **out);
 void spw__handle_destroy(spw_buffer *buffer);

@@ -182,6 +182,7 @@ static void drive(void *arg)
     spw_error_info kept; /* the moves of others end in there, in failure too */
     spw__error_save(&kept);
     (void)spw__mover_drive(manager->mover, 1000000);
+    (void)spw__waitset_expire(&manager->waits);
     (void)spw__error_restore(&kept);
 }
 
@@ -202,7 +203,8 @@ static int build_mover(struct spw_manager *manager, const struct spw__settings *
         .staging_bytes = manager->staging_bytes, .io = settings->spec.io, .io_threads = settings->spec.io_threads,
         .own_thread = settings->own_thread, .verify = settings->verify, .clock = manager->env.clock,
         .log = &manager->log, .meta = &manager->meta, .counters = &manager->counters, .first_counter = SPW__CORE_MOVER,
-        .reclaim_disk = spw__evict_reclaim_disk, .reclaim_arg = manager, .idle = mover_idle, .idle_arg = manager};
+        .reclaim_disk = spw__evict_reclaim_disk, .reclaim_arg = manager, .idle = mover_idle, .idle_arg = manager,
+        .due = spw__tickets_due, .due_arg = manager};
     if (!settings->own_thread) {
         manager->waits.drive = drive;
         manager->waits.drive_arg = manager;
@@ -227,6 +229,7 @@ static void dismantle(struct spw_manager *manager, bool forced)
     spw_error_info kept;
     spw__error_save(&kept);
     spw__mover_destroy(manager->mover);
+    spw__tickets_finish(manager);
     spw__parked_finish(manager);
     spw__raw_finish(&manager->raw);
     spw__meta_free(&manager->meta, manager->moves, SPW__SPILL_MOVES * sizeof *manager->moves);
@@ -307,6 +310,9 @@ static struct spw_manager *new_manager(const spw_options *options, const struct 
     manager->serial = atomic_fetch_add(&last_serial, 1) + 1;
     manager->waits.room = spw__pressure_room;
     manager->waits.room_arg = manager;
+    manager->waits.timer = spw__tickets_timer;
+    manager->waits.timer_arg = manager;
+    spw__tickets_init(manager);
     spw__mutex_init(&manager->moves_lock, SPW__RANK_MOVES);
     spw__mutex_init(&manager->handles.lock, SPW__RANK_HANDLES);
     spw__mutex_init(&manager->spares.lock, SPW__RANK_SPARES);
@@ -406,6 +412,8 @@ int spw_manager_destroy(spw_manager *manager)
     if (!manager)
         return SPW_OK;
     int rc = spw__check_process(manager);
+    if (rc == SPW_OK)
+        rc = spw__tickets_check_none(manager);
     if (rc != SPW_OK)
         return rc;
     spw__mutex_lock(&manager->handles.lock);
@@ -448,6 +456,7 @@ void spw_manager_destroy_force(spw_manager *manager)
     if (!manager || spw__check_process(manager) != SPW_OK)
         return;
     spw__waitset_shut_down(&manager->waits);
+    spw__tickets_end_all(manager);
     spw__handles_visit(manager, drop_buffer, NULL);
     dismantle(manager, true);
 }
@@ -469,6 +478,7 @@ int spw_progress(spw_manager *manager, uint64_t max_ns)
         passed = spw__clock_monotonic_ns() - begun;
     }
     (void)spw__waitset_expire(&manager->waits);
+    left |= spw__mover_drive(manager->mover, 0); /* tickets whose time is up end at once */
     (void)spw__error_restore(&kept);
     return left ? 1 : 0;
 }

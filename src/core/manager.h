@@ -17,6 +17,7 @@
 #include "src/core/parked.h"
 #include "src/core/raw.h"
 #include "src/core/reserve.h"
+#include "src/core/ticket.h"
 
 #include <spillway/manager.h>
 #include <spillway/spec.h>
@@ -104,6 +105,7 @@ struct spw_manager {
     struct spw__handles handles;
     struct spw__spares spares;
     struct spw__reservations reservations;
+    struct spw__tickets tickets;
     struct spw__raw raw;
     struct spw__parked parked;
     struct spw__mutex moves_lock;

@@ -1,7 +1,8 @@
 /* Maps: pinning a payload where it is, or fetching it first. Neighbours: pressure.c finds room, spill/mover carries.
  *
- * A fetch is a resumable state machine; the mapping thread steps it and sleeps between the steps. When its caller gives
- * up while bytes are on their way, the fetch finishes by itself and the bytes stay where they were asked for.
+ * A fetch is a resumable state machine; the mapping thread steps it and sleeps between the steps, or a ticket does it
+ * without a thread (ticket_map.c). When its caller gives up while bytes are on their way, the fetch finishes by itself
+ * and the bytes stay where they were asked for.
  *
  *     ROOM   --one block for all pieces granted-->  SETTLE
  *     SETTLE --no piece is being spilled any more-->  MOVING    (a spill in the queue is cancelled, one in flight
@@ -183,8 +184,7 @@ static void start_moves_locked(struct spw__fetch *fetch)
     }
 }
 
-/* Does what can be done now: SPW_OK when DONE, SPW_EAGAIN (payload locked) when the next step waits for a change. */
-static int step_locked(struct spw__fetch *fetch)
+int spw__fetch_step_locked(struct spw__fetch *fetch)
 {
     struct spw__payload *payload = fetch->payload;
     if (fetch->phase == SETTLE && !unsettled_locked(payload)) {
@@ -206,24 +206,24 @@ static int step_locked(struct spw__fetch *fetch)
     return fetch->phase == DONE ? SPW_OK : SPW_EAGAIN;
 }
 
-/* Runs a fetch to its end. Payload unlocked on entry, locked on return, with payload->fetch cleared. */
-static int run_fetch(struct spw__fetch *fetch, const spw_wait_options *wait, uint64_t deadline_ns)
+struct spw__request *spw__fetch_request(struct spw__fetch *fetch)
+{
+    return &fetch->request;
+}
+
+void spw__fetch_settle_locked(struct spw__fetch *fetch)
 {
     struct spw__payload *payload = fetch->payload;
-    struct spw_manager *manager = payload->manager;
-    int rc = spw__request_run(&fetch->request, wait);
-    spw__mutex_lock(&payload->lock);
-    if (rc == SPW_OK) {
-        fetch->phase = SETTLE;
-        payload->gathering = true;
-        payload->overbooked = fetch->request.reservation ? spw__reservation_overbooked(fetch->request.reservation) : 0;
-        for (uint32_t i = 0; i < payload->n_pieces; i++)
-            spw__piece_requeue_locked(&payload->pieces[i], false);
-    }
-    while (rc == SPW_OK && (rc = step_locked(fetch)) == SPW_EAGAIN) {
-        rc = spw__payload_wait_unlock(payload, wait, deadline_ns);
-        spw__mutex_lock(&payload->lock);
-    }
+    fetch->phase = SETTLE;
+    payload->gathering = true;
+    payload->overbooked = fetch->request.reservation ? spw__reservation_overbooked(fetch->request.reservation) : 0;
+    for (uint32_t i = 0; i < payload->n_pieces; i++)
+        spw__piece_requeue_locked(&payload->pieces[i], false);
+}
+
+int spw__fetch_end_locked(struct spw__fetch *fetch, int rc)
+{
+    struct spw__payload *payload = fetch->payload;
     if (rc != SPW_OK && fetch->phase == MOVING) {
         fetch->abandoned = true; /* fetch_done of the last move frees it */
         return rc;
@@ -232,8 +232,23 @@ static int run_fetch(struct spw__fetch *fetch, const spw_wait_options *wait, uin
         rc = spw__error_restore(&fetch->error);
     give_back_locked(fetch, &fetch->request.block);
     end_fetch_locked(payload);
-    free_fetch(manager, fetch);
+    free_fetch(payload->manager, fetch);
     return rc;
+}
+
+/* Runs a fetch to its end. Payload unlocked on entry, locked on return, with payload->fetch cleared. */
+static int run_fetch(struct spw__fetch *fetch, const spw_wait_options *wait, uint64_t deadline_ns)
+{
+    struct spw__payload *payload = fetch->payload;
+    int rc = spw__request_run(&fetch->request, wait);
+    spw__mutex_lock(&payload->lock);
+    if (rc == SPW_OK)
+        spw__fetch_settle_locked(fetch);
+    while (rc == SPW_OK && (rc = spw__fetch_step_locked(fetch)) == SPW_EAGAIN) {
+        rc = spw__payload_wait_unlock(payload, wait, deadline_ns);
+        spw__mutex_lock(&payload->lock);
+    }
+    return spw__fetch_end_locked(fetch, rc);
 }
 
 static bool all_in_memory_locked(const struct spw__payload *payload)
@@ -319,9 +334,8 @@ static int create_fetch_locked(struct spw__payload *payload, spw_tier tier, uint
     return SPW_OK;
 }
 
-/* What a map finds: SPW_OK and pinned; SPW_EAGAIN and *fetch set or NULL (another fetch is at work); or an error. */
-static int look_locked(struct spw__payload *payload, spw_place place, uint32_t flags, spw_reservation *reservation,
-                       struct spw__mapped *mapped, struct spw__fetch **fetch)
+int spw__map_look_locked(struct spw__payload *payload, spw_place place, uint32_t flags, spw_reservation *reservation,
+                         struct spw__mapped *mapped, struct spw__fetch **fetch)
 {
     const spw_tier *tier = &mapped->tier;
     const bool together = spw__payload_contiguous_locked(payload, &mapped->tier, &mapped->address);
@@ -354,6 +368,13 @@ static int look_locked(struct spw__payload *payload, spw_place place, uint32_t f
     return rc == SPW_OK ? SPW_EAGAIN : rc;
 }
 
+void spw__map_fetched(struct spw__payload *payload)
+{
+    spw__payload_purge(payload);
+    spw__waitset_signal_object(&payload->manager->waits, payload);
+    spw__pressure_kick(payload->manager, SPW_TIER_HOST);
+}
+
 int spw__payload_map(struct spw__payload *payload, spw_place place, uint32_t flags, const spw_map_options *options,
                      struct spw__mapped *mapped)
 {
@@ -366,7 +387,7 @@ int spw__payload_map(struct spw__payload *payload, spw_place place, uint32_t fla
     int rc;
     *mapped = (struct spw__mapped){.tier = SPW_PLACE_TIER(place)};
     spw__mutex_lock(&payload->lock);
-    while ((rc = look_locked(payload, place, flags, reservation, mapped, &fetch)) == SPW_EAGAIN &&
+    while ((rc = spw__map_look_locked(payload, place, flags, reservation, mapped, &fetch)) == SPW_EAGAIN &&
            !(flags & SPW_MAP_NOWAIT && !fetch)) {
         if (!entered) {
             deadline_ns = spw__deadline_ns(payload->manager, wait);
@@ -386,11 +407,8 @@ int spw__payload_map(struct spw__payload *payload, spw_place place, uint32_t fla
     }
     mapped->used = payload->last_use != NULL;
     spw__mutex_unlock(&payload->lock);
-    if (fetched) { /* other maps of this payload waited for the fetch to end */
-        spw__payload_purge(payload);
-        spw__waitset_signal_object(waits, payload);
-        spw__pressure_kick(payload->manager, SPW_TIER_HOST);
-    }
+    if (fetched)
+        spw__map_fetched(payload);
     if (entered)
         spw__waitset_leave(waits);
     return rc;

@@ -20,6 +20,21 @@ int spw__payload_map(struct spw__payload *payload, spw_place place, uint32_t fla
                      struct spw__mapped *mapped);
 int spw__payload_unmap(struct spw__payload *payload, uint32_t view_id, bool write, void *stream);
 
+/* The steps of a map, for whoever waits between them without a thread (see map.c). A fetch belongs to the map that
+ * created it until end_locked. Payload locked, but for request and fetched. */
+struct spw__fetch;
+/* What a map finds: SPW_OK and pinned; SPW_EAGAIN and *fetch set (its request is to be run) or NULL (another is at
+ * work: wait for a change of the payload); or an error. */
+int spw__map_look_locked(struct spw__payload *payload, spw_place place, uint32_t flags, spw_reservation *reservation,
+                         struct spw__mapped *mapped, struct spw__fetch **fetch);
+struct spw__request *spw__fetch_request(struct spw__fetch *fetch);
+void spw__fetch_settle_locked(struct spw__fetch *fetch); /* its request was granted */
+/* Does what can be done now: SPW_OK when DONE, SPW_EAGAIN when the next step waits for a change. */
+int spw__fetch_step_locked(struct spw__fetch *fetch);
+/* Ends it with rc, which becomes the error of a move; one whose bytes are on their way goes on by itself. */
+int spw__fetch_end_locked(struct spw__fetch *fetch, int rc);
+void spw__map_fetched(struct spw__payload *payload); /* other maps waited for the fetch to end. Payload unlocked */
+
 /* True when no move of any piece is in flight. Payload locked. */
 bool spw__payload_idle_locked(const struct spw__payload *payload);
 

@@ -3,6 +3,7 @@
 #include "src/core/group.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
+#include "src/core/ticket.h"
 
 #include "pool/base/error.h"
 #include "pool/base/sized.h"
@@ -54,16 +55,15 @@ static void give_block(spw_manager *manager, struct spw__block *block, spw_strea
     spw__pressure_kick(manager, SPW_TIER_HOST);
 }
 
-/* A block that nobody has yet: parked by the same stream, or as the request gets it. */
-static int find_block(struct spw__request *request, const spw_wait_options *wait, spw_stream *stream)
+/* Takes a block that the same stream has parked. */
+static bool take_parked(struct spw__request *request, spw_stream *stream)
 {
-    if (stream && request->first == SPW_TIER_DEVICE && !request->reservation &&
-        spw__parked_take(request->manager, request->group, stream, request->first, request->bytes, request->align,
-                         &request->block)) {
+    const bool taken = stream && request->first == SPW_TIER_DEVICE && !request->reservation &&
+                       spw__parked_take(request->manager, request->group, stream, request->first, request->bytes,
+                                        request->align, &request->block);
+    if (taken)
         count_alloc(request->manager, &request->block, 1);
-        return SPW_OK;
-    }
-    return spw__request_run(request, wait);
+    return taken;
 }
 
 /* Gives back what was granted for nothing: nobody has used it yet. */
@@ -79,25 +79,21 @@ static void take_back(struct spw__request *request, spw_stream *stream)
     give_block(manager, &request->block, stream);
 }
 
-int spw_pool_alloc(spw_manager *manager, spw_place place, size_t bytes, size_t align, spw_stream *stream,
-                   const spw_pool_options *options, spw_block *block)
+/* Checks the arguments and makes a request of them; *taken: the options as this version knows them. */
+static int prepare(spw_manager *manager, spw_place place, size_t bytes, size_t align, const spw_pool_options *options,
+                   spw_pool_options *taken, struct spw__request *request)
 {
-    spw_pool_options taken = pool_defaults;
     struct spw__group *group;
-    uint64_t serial;
-    int rc = block ? SPW_OK : spw__fail(SPW_EINVAL, "spw_pool_alloc: block is NULL");
-    if (block)
-        *block = (spw_block){.ptr = NULL};
+    *taken = pool_defaults;
+    int rc = check_place(manager, place, "spw_pool_alloc");
     if (rc == SPW_OK)
-        rc = check_place(manager, place, "spw_pool_alloc");
-    if (rc == SPW_OK)
-        rc = spw__sized_take(&taken, SPW__SIZED_FIRST(spw_pool_options, wait), options, "spw_pool_alloc: options");
-    options = &taken;
+        rc = spw__sized_take(taken, SPW__SIZED_FIRST(spw_pool_options, wait), options, "spw_pool_alloc: options");
+    options = taken;
     if (rc == SPW_OK)
         rc = check_alloc(manager, align, options);
     if (rc == SPW_OK)
         rc = spw__group_charged(manager, options->group, &options->wait, "spw_pool_alloc", &group);
-    if (rc != SPW_OK || bytes == 0)
+    if (rc != SPW_OK)
         return rc;
     /* Never 0: raw memory does not go to disk, and needs no gaps before it to suit one. */
     if (align < spw__tier_of(manager, SPW_PLACE_TIER(place))->granularity)
@@ -106,22 +102,68 @@ int spw_pool_alloc(spw_manager *manager, spw_place place, size_t bytes, size_t a
                                 "spw_pool_alloc");
     if (rc != SPW_OK)
         return rc;
-    struct spw__request request = {.manager = manager, .bytes = bytes, .align = align,
-                                   .group = options->reservation ? options->reservation->group : group,
-                                   .reservation = options->reservation,
-                                   .nowait = (options->flags & SPW_NOWAIT) != 0,
-                                   .first = SPW_PLACE_TIER(place), .lowest = SPW_PLACE_TIER(place)};
-    rc = find_block(&request, &options->wait, stream);
-    if (rc != SPW_OK)
-        return rc;
-    if (request.reservation)
-        request.block.group = request.group;
-    rc = spw__raw_insert(&manager->raw, &request.block, &serial);
+    *request = (struct spw__request){.manager = manager, .bytes = bytes, .align = align,
+                                     .group = options->reservation ? options->reservation->group : group,
+                                     .reservation = options->reservation,
+                                     .nowait = (options->flags & SPW_NOWAIT) != 0,
+                                     .first = SPW_PLACE_TIER(place), .lowest = SPW_PLACE_TIER(place)};
+    return SPW_OK;
+}
+
+int spw__raw_wrap(struct spw__request *request, void *stream, spw_block *block)
+{
+    uint64_t serial;
+    if (request->bytes == 0)
+        return SPW_OK;
+    if (request->reservation)
+        request->block.group = request->group;
+    const int rc = spw__raw_insert(&request->manager->raw, &request->block, &serial);
     if (rc != SPW_OK) {
-        take_back(&request, stream);
+        take_back(request, stream);
         return rc;
     }
-    *block = (spw_block){.ptr = (void *)(uintptr_t)request.block.address, .size = bytes, .reserved = {serial, place}};
+    *block = (spw_block){.ptr = (void *)(uintptr_t)request->block.address, .size = request->bytes,
+                         .reserved = {serial, SPW_PLACE(request->first, 0)}};
+    return SPW_OK;
+}
+
+int spw_pool_alloc(spw_manager *manager, spw_place place, size_t bytes, size_t align, spw_stream *stream,
+                   const spw_pool_options *options, spw_block *block)
+{
+    spw_pool_options taken;
+    struct spw__request request;
+    if (!block)
+        return spw__fail(SPW_EINVAL, "spw_pool_alloc: block is NULL");
+    *block = (spw_block){.ptr = NULL};
+    int rc = prepare(manager, place, bytes, align, options, &taken, &request);
+    if (rc == SPW_OK && bytes && !take_parked(&request, stream))
+        rc = spw__request_run(&request, &taken.wait);
+    return rc == SPW_OK ? spw__raw_wrap(&request, stream, block) : rc;
+}
+
+int spw_pool_alloc_start(spw_manager *manager, spw_place place, size_t bytes, size_t align, spw_stream *stream,
+                         const spw_pool_options *options, spw_ticket **out)
+{
+    spw_pool_options taken;
+    struct spw__request request;
+    spw_ticket *ticket;
+    if (!out)
+        return spw__fail(SPW_EINVAL, "spw_pool_alloc_start: out is NULL");
+    *out = NULL;
+    int rc = prepare(manager, place, bytes, align, options, &taken, &request);
+    if (rc == SPW_OK && request.nowait)
+        rc = spw__ticket_refuse_nowait("spw_pool_alloc_start");
+    if (rc == SPW_OK)
+        rc = spw__ticket_create(manager, SPW__TICKET_BLOCK, &taken.wait, request.group, &ticket);
+    if (rc != SPW_OK)
+        return rc;
+    ticket->request = request;
+    if (bytes && take_parked(&ticket->request, stream)) {
+        spw__ticket_end(ticket, spw__raw_wrap(&ticket->request, stream, &ticket->got.block));
+        *out = ticket;
+    } else {
+        *out = spw__ticket_begin_request(ticket);
+    }
     return SPW_OK;
 }
 

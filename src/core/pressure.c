@@ -353,35 +353,49 @@ static void begin_round(struct spw_manager *manager, spw_tier tier)
     spw__mutex_unlock(&manager->pressure[tier].lock);
 }
 
-static int wait_for_room(struct spw__request *request, const spw_wait_options *wait)
+static void enqueue(struct spw__request *request, const spw_wait_options *wait, uint64_t deadline_ns)
 {
     struct spw_manager *manager = request->manager;
-    struct spw_task *task = spw__task_of(manager, wait);
-    const uint64_t begun = spw__clock_now_ns(manager->env.clock);
-    request->waiter = (struct spw__waiter){.attempt = attempt, .channels = channels_of(request),
-                                           .demands = SPW__CHANNEL(request->lowest),
-                                           .deadline_ns = spw__deadline_ns(manager, wait),
+    struct spw_task *task = request->completed ? wait->task : spw__task_of(manager, wait);
+    const struct spw__group *group = request->group; /* an asynchronous request may be over once it was enqueued */
+    request->begun_ns = spw__clock_now_ns(manager->env.clock);
+    request->waiter = (struct spw__waiter){.attempt = attempt, .completed = request->completed,
+                                           .channels = channels_of(request),
+                                           .demands = SPW__CHANNEL(request->lowest), .deadline_ns = deadline_ns,
                                            .task = task, .what = SPW__WAIT_ROOM,
                                            .cancel = wait ? wait->cancel : NULL};
     set_needs(request);
     begin_round(manager, request->lowest);
     if (request->admission)
         spw__headroom_shortfall(manager, request->first, request->lowest);
+    spw__core_count(manager, SPW__CORE_WAITS, 1);
+    if (task)
+        (void)atomic_fetch_add(&task->waits, 1);
     spw__wait_enqueue(&manager->waits, &request->waiter);
-    if (spw__ledger_cancelled(request->group)) /* it may not have been attempted */
+    if (spw__ledger_cancelled(group)) /* it may not have been attempted */
         spw__pressure_end_cancelled(manager);
+}
+
+/* After the wait. */
+static void note_wait(struct spw__request *request, int rc)
+{
+    struct spw_manager *manager = request->manager;
+    spw__core_count(manager, SPW__CORE_WAIT_NS, spw__clock_now_ns(manager->env.clock) - request->begun_ns);
+    if (rc != SPW_OK) /* who was not served must not leave the others' round open */
+        spw__pressure_kick(manager, request->lowest);
+}
+
+static int wait_for_room(struct spw__request *request, const spw_wait_options *wait)
+{
+    struct spw_manager *manager = request->manager;
+    enqueue(request, wait, spw__deadline_ns(manager, wait));
     for (spw_tier tier = request->first; tier <= request->lowest; tier++)
         while (spw__pressure_grow(manager, tier, request)) { /* until it is enough for all, or nothing is left */
         }
     spw__pressure_kick(manager, request->lowest);
-    spw__core_count(manager, SPW__CORE_WAITS, 1);
-    if (task)
-        (void)atomic_fetch_add(&task->waits, 1);
     const int rc = wait && wait->timeout_ms == 0 ? spw__wait_leave(&manager->waits, &request->waiter)
                                                  : spw__wait_block(&manager->waits, &request->waiter);
-    spw__core_count(manager, SPW__CORE_WAIT_NS, spw__clock_now_ns(manager->env.clock) - begun);
-    if (rc != SPW_OK) /* who was not served must not leave the others' round open */
-        spw__pressure_kick(manager, request->lowest);
+    note_wait(request, rc);
     return rc;
 }
 
@@ -402,7 +416,7 @@ static int settle(const struct spw__request *request, int rc)
 static int try_at_once(struct spw__request *request)
 {
     struct spw__waitset *waits = &request->manager->waits;
-    const enum spw__grow grow = request->nowait ? SPW__GROW_ALONE : SPW__GROW_FREELY;
+    const enum spw__grow grow = request->nowait || request->completed ? SPW__GROW_ALONE : SPW__GROW_FREELY;
     const uint32_t channels = channels_of(request);
     /* What it was promised before is left to nobody. */
     const uint32_t heeded = request->reservation ? 0 : channels;
@@ -453,4 +467,33 @@ int spw__request_run(struct spw__request *request, const spw_wait_options *wait)
         spw__arbiter_granted(request->manager, task, request->bytes);
     (void)atomic_fetch_sub(&task->users, 1);
     return rc;
+}
+
+/* What the end of an asynchronous request means to its task. */
+static int grant(struct spw__request *request, struct spw_task *task, int rc)
+{
+    rc = settle(request, spw__request_conclude(request, rc));
+    if (rc == SPW_OK && task)
+        spw__arbiter_granted(request->manager, task, request->bytes);
+    return rc;
+}
+
+int spw__request_start(struct spw__request *request, const spw_wait_options *wait, uint64_t deadline_ns)
+{
+    if (!request->group)
+        request->group = spw__task_node(request->manager, wait->task);
+    int rc = request->reservation ? spw__reservation_spend(request->reservation, paid_bytes(request)) : SPW_OK;
+    if (rc != SPW_OK)
+        return rc;
+    rc = try_at_once(request);
+    if (rc != SPW_EAGAIN)
+        return grant(request, wait->task, rc);
+    enqueue(request, wait, deadline_ns);
+    return SPW__REQUEST_WAITS;
+}
+
+int spw__request_finish(struct spw__request *request, int rc)
+{
+    note_wait(request, rc);
+    return grant(request, request->waiter.task, rc);
 }

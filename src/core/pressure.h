@@ -35,6 +35,11 @@ struct spw__request {
     bool spill_failed;      /* guarded by the wait lock once enqueued: it ended because nothing more could be spilled */
     int failed;             /* guarded by the wait lock once enqueued: why the last attempt at lowest did not succeed */
     struct spw__block block; /* out */
+    /* Asynchronous, see spw__request_start: what to call under the wait lock once it waits no more (NULL: its thread
+     * blocks), and for whom. */
+    void (*completed)(struct spw__waiter *waiter);
+    void *arg;
+    uint64_t begun_ns; /* when its wait began */
 };
 
 /* Bytes that the request is charged in tier. */
@@ -46,6 +51,13 @@ static inline uint64_t spw__request_charge(const struct spw__request *request, c
 /* Blocks as wait says. On success request->block is the caller's; what a reservation paid for names no group yet (see
  * reserve.h). On error the thread's detail is set, and a reservation has its bytes back. */
 int spw__request_run(struct spw__request *request, const spw_wait_options *wait);
+
+/* The asynchronous form. start ends as run does, without waiting, or gives SPW__REQUEST_WAITS: then room is still to be
+ * made for it (spw__tickets_make_room), and once completed was called finish is given the waiter's result, and ends as
+ * run does. The request stays where it is until then; wait.task is the task, if any, and counts the call as a user. */
+#define SPW__REQUEST_WAITS 1
+int spw__request_start(struct spw__request *request, const spw_wait_options *wait, uint64_t deadline_ns);
+int spw__request_finish(struct spw__request *request, int rc);
 
 /* False: it can never fit, as budgets are now, whatever is freed. */
 bool spw__request_possible(const struct spw__request *request);

@@ -17,6 +17,8 @@
 #include "pool/base/units.h"
 #include "pool/tier.h"
 
+#include <spillway/pool.h>
+
 #define SPW__RAW_SHARDS 32u
 #define SPW__RAW_ANY UINT64_MAX /* a serial number that every entry has */
 
@@ -46,6 +48,11 @@ int spw__raw_insert(struct spw__raw *raw, const struct spw__block *block, uint64
 
 /* Finds the block that begins at address and has that serial number; take: and removes it. False: there is none. */
 bool spw__raw_look(struct spw__raw *raw, uint64_t address, uint64_t serial, bool take, struct spw__block *out);
+
+struct spw__request;
+
+/* Makes a block of what a request got; SPW_ENOMETA: it was given back, to stream. bytes 0: an empty one. (pool.c) */
+int spw__raw_wrap(struct spw__request *request, void *stream, spw_block *block);
 
 struct spw__raw_usage {
     uint64_t allocs;     /* ever */

@@ -7,6 +7,7 @@
 #include "src/core/group.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
+#include "src/core/ticket.h"
 
 static const spw_reserve_options reserve_defaults = {.struct_size = sizeof(spw_reserve_options),
                                                      .net_bytes = SPW_NET_BYTES_DEFAULT,
@@ -102,8 +103,8 @@ static uint64_t take_free(struct spw_manager *manager, struct spw__group *group,
     }
 }
 
-/* As much as there is, or else the least bytes that are asked for, by waiting. */
-static int obtain_up_to(struct spw__request *request, const spw_wait_options *wait, uint64_t least)
+/* As much as there is; SPW_EAGAIN: it is the least bytes that are asked for, and to be waited for. */
+static int obtain_up_to(struct spw__request *request, uint64_t least)
 {
     struct spw_manager *manager = request->manager;
     const spw_tier tier = request->lowest;
@@ -122,7 +123,7 @@ static int obtain_up_to(struct spw__request *request, const spw_wait_options *wa
         spw__waitset_retry(waits, SPW__CHANNEL(tier)); /* tries in vain held bytes for a moment */
     }
     request->bytes = taken ? taken : least;
-    return taken ? SPW_OK : spw__request_run(request, wait);
+    return taken ? SPW_OK : SPW_EAGAIN;
 }
 
 static int overbook(const struct spw__request *request, bool *overbooks)
@@ -164,20 +165,32 @@ static int wrap(struct spw_manager *manager, struct spw__group *group, spw_tier 
     return SPW_OK;
 }
 
+int spw__reservation_wrap(const struct spw__request *request, spw_reservation **out)
+{
+    return wrap(request->manager, request->group, request->lowest, request->bytes, false, out);
+}
+
+/* What flags ask for beside a wait; SPW_EAGAIN: the request is still to be run. */
+static int obtain_specially(struct spw__request *request, const spw_reserve_options *options, bool *overbooks)
+{
+    const struct spw__tier *tier = spw__tier_of(request->manager, request->lowest);
+    *overbooks = false;
+    if (options->flags & SPW_RESERVE_OVERBOOK)
+        return overbook(request, overbooks);
+    if (options->flags & SPW_RESERVE_UPTO)
+        return obtain_up_to(request, charge_of(tier, options->least_bytes ? options->least_bytes : 1));
+    return SPW_EAGAIN;
+}
+
 /* The way of whatever is not granted at the first look. */
 static int reserve_slowly(struct spw__request *request, const spw_reserve_options *options, spw_reservation **out)
 {
     struct spw_manager *manager = request->manager;
-    const struct spw__tier *tier = spw__tier_of(manager, request->lowest);
-    bool overbooks = false;
-    int rc;
+    bool overbooks;
     /* It touches the manager after the wait: a forced destroy lets it leave first. */
     spw__waitset_enter(&manager->waits);
-    if (options->flags & SPW_RESERVE_OVERBOOK)
-        rc = overbook(request, &overbooks);
-    else if (options->flags & SPW_RESERVE_UPTO)
-        rc = obtain_up_to(request, &options->wait, charge_of(tier, options->least_bytes ? options->least_bytes : 1));
-    else
+    int rc = obtain_specially(request, options, &overbooks);
+    if (rc == SPW_EAGAIN)
         rc = spw__request_run(request, &options->wait);
     if (rc == SPW_OK)
         rc = wrap(manager, request->group, request->lowest, request->bytes, overbooks, out);
@@ -239,6 +252,60 @@ int spw_reserve(spw_manager *manager, spw_place place, uint64_t bytes, const spw
     struct spw__request request = {.manager = manager, .group = group, .bytes = charge, .nowait = is_try,
                                    .net_bytes = net, .charge_only = true, .first = tier, .lowest = tier};
     return reserve_slowly(&request, options, out);
+}
+
+/* A ticket's reservation, of which nothing was had yet. */
+static void start_reservation(spw_ticket *ticket, const spw_reserve_options *options)
+{
+    struct spw__request *request = &ticket->request;
+    struct spw_manager *manager = request->manager;
+    const spw_tier tier = request->lowest;
+    bool overbooks = false;
+    int rc = commit_at_once(manager, request->group, tier, request->bytes) ? SPW_OK
+                                                                           : obtain_specially(request, options,
+                                                                                              &overbooks);
+    if (rc == SPW_EAGAIN) {
+        (void)spw__ticket_begin_request(ticket);
+        return;
+    }
+    if (rc == SPW_OK)
+        rc = wrap(manager, request->group, tier, request->bytes, overbooks, &ticket->got.reservation);
+    spw__ticket_end(ticket, rc);
+}
+
+int spw_reserve_start(spw_manager *manager, spw_place place, uint64_t bytes, const spw_reserve_options *options,
+                      spw_ticket **out)
+{
+    spw_reserve_options taken = reserve_defaults;
+    struct spw__group *group;
+    spw_ticket *ticket;
+    if (!manager || !out)
+        return spw__fail(SPW_EINVAL, "spw_reserve_start: manager or out is NULL");
+    *out = NULL;
+    int rc = spw__check_process(manager);
+    if (rc == SPW_OK)
+        rc = spw__sized_take(&taken, SPW__SIZED_FIRST(spw_reserve_options, wait), options, "spw_reserve: options");
+    if (rc == SPW_OK)
+        rc = check_options(manager, &taken, bytes);
+    if (rc == SPW_OK && !spw__memory_place(manager, place))
+        rc = spw__fail(SPW_EINVAL, "spw_reserve: the place is not a memory tier of this manager");
+    if (rc == SPW_OK && (taken.flags & SPW_RESERVE_TRY))
+        rc = spw__ticket_refuse_nowait("spw_reserve_start");
+    if (rc == SPW_OK)
+        rc = spw__group_charged(manager, taken.group, &taken.wait, "spw_reserve", &group);
+    if (rc == SPW_OK)
+        rc = spw__ticket_create(manager, SPW__TICKET_RESERVATION, &taken.wait, group, &ticket);
+    if (rc != SPW_OK)
+        return rc;
+    const spw_tier tier = SPW_PLACE_TIER(place);
+    const uint64_t charge = charge_of(spw__tier_of(manager, tier), bytes);
+    ticket->request = (struct spw__request){
+        .manager = manager, .group = group, .bytes = charge,
+        .net_bytes = taken.net_bytes == SPW_NET_BYTES_DEFAULT ? (int64_t)charge : taken.net_bytes,
+        .charge_only = true, .first = tier, .lowest = tier};
+    start_reservation(ticket, &taken);
+    *out = ticket;
+    return SPW_OK;
 }
 
 uint64_t spw_reservation_size(const spw_reservation *reservation)

@@ -62,6 +62,11 @@ void spw__reservation_bury(spw_reservation *slot);
 
 void spw__reservations_finish(struct spw_manager *manager); /* forgets what is live */
 
+struct spw__request;
+
+/* Makes a reservation of what a request got; SPW_ENOMETA: it was given back. (reserve.c) */
+int spw__reservation_wrap(const struct spw__request *request, spw_reservation **out);
+
 struct spw__reserved {
     uint64_t live;  /* reservations */
     uint64_t bytes; /* that they hold */
@@ -80,12 +85,6 @@ int spw__reservation_check(const spw_reservation *reservation, const spw_manager
 static inline spw_tier spw__reservation_tier(const spw_reservation *reservation)
 {
     return (spw_tier)atomic_load_explicit(&reservation->tier, memory_order_relaxed);
-}
-
-/* Who is charged for what is allocated under it; NULL: there is no reservation. */
-static inline struct spw__group *spw__reservation_group(const spw_reservation *reservation)
-{
-    return reservation ? reservation->group : NULL;
 }
 
 /* SPW_EINVAL, and no change, when the reservation holds less. Each success is followed by settle. */

@@ -190,7 +190,7 @@ int spw_task_destroy(spw_task *task)
         return rc;
     spw_manager *manager = task->manager;
     spw__mutex_lock(&manager->waits.lock);
-    const uint32_t attached = task->attached, users = atomic_load(&task->users);
+    const uint32_t attached = task->attached, users = atomic_load(&task->users) + task->unheeded;
     uint64_t live = SPW__TASK_LIVE;
     const bool dies = attached == 0 && users == 0 &&
                       atomic_compare_exchange_strong(&task->magic, &live, SPW__TASK_DEAD);
@@ -272,6 +272,7 @@ static int change_outside(spw_task *task, bool begins, const char *what, const c
     attachment->outside = begins;
     spw__mutex_lock(&task->manager->waits.lock);
     task->outside = begins ? what : NULL;
+    task->n_outside += begins ? 1u : UINT32_MAX;
     spw__arbiter_change_locked(task->manager, task, 0, begins ? 1 : -1);
     spw__arbiter_look_locked(task->manager);
     spw__wait_settle_unlock(&task->manager->waits);
@@ -295,6 +296,11 @@ static uint64_t patience_ns(uint32_t asks)
     return asks < 2 ? 0 : UINT64_C(1000) << (asks < 16 ? asks - 2 : 14);
 }
 
+uint64_t spw__task_patient_until_ns(const spw_task *task)
+{
+    return spw__clock_now_ns(task->manager->env.clock) + patience_ns(atomic_load(&task->asks));
+}
+
 static void list_turn(spw_task *task, struct spw__turn *turn, uint64_t patient_until_ns)
 {
     spw__mutex_lock(&task->manager->waits.lock);
@@ -305,7 +311,7 @@ static void list_turn(spw_task *task, struct spw__turn *turn, uint64_t patient_u
     spw__mutex_unlock(&task->manager->waits.lock);
 }
 
-static void unlist_turn(spw_task *task, struct spw__turn *turn)
+void spw__task_unlist_turn(spw_task *task, struct spw__turn *turn)
 {
     spw__mutex_lock(&task->manager->waits.lock);
     struct spw__turn **link = &task->turns;
@@ -316,45 +322,65 @@ static void unlist_turn(spw_task *task, struct spw__turn *turn)
     spw__mutex_unlock(&task->manager->waits.lock);
 }
 
+bool spw__task_enqueue_turn(spw_task *task, struct spw__turn *turn, uint64_t patient_until_ns, uint64_t deadline_ns)
+{
+    spw_manager *manager = task->manager;
+    const bool patient = patient_until_ns < deadline_ns && spw__clock_now_ns(manager->env.clock) < patient_until_ns;
+    turn->waiter.object = &task->turns;
+    turn->waiter.channels = SPW__CHANNEL_OBJECT;
+    turn->waiter.task = task;
+    turn->waiter.what = SPW__WAIT_TURN;
+    turn->waiter.deadline_ns = patient ? patient_until_ns : deadline_ns;
+    list_turn(task, turn, patient_until_ns);
+    spw__wait_enqueue(&manager->waits, &turn->waiter);
+    spw__arbiter_wake_satisfied(manager);
+    return patient;
+}
+
 /* Parks the task until its turn, its deadline, or the end of its patience, when it has not been satisfied meanwhile. */
 static int park(spw_task *task, const spw_wait_options *wait, uint64_t deadline_ns)
 {
     spw_manager *manager = task->manager;
-    const uint64_t patient_until_ns = spw__clock_now_ns(manager->env.clock) + patience_ns(atomic_load(&task->asks));
+    const uint64_t patient_until_ns = spw__task_patient_until_ns(task);
     for (;;) {
-        const bool patient = patient_until_ns < deadline_ns && spw__clock_now_ns(manager->env.clock) < patient_until_ns;
-        struct spw__turn turn = {.waiter = {.object = &task->turns, .channels = SPW__CHANNEL_OBJECT, .task = task,
-                                            .what = SPW__WAIT_TURN, .cancel = wait->cancel,
-                                            .deadline_ns = patient ? patient_until_ns : deadline_ns}};
-        list_turn(task, &turn, patient_until_ns);
-        spw__wait_enqueue(&manager->waits, &turn.waiter);
-        spw__arbiter_wake_satisfied(manager);
+        struct spw__turn turn = {.waiter = {.cancel = wait->cancel}};
+        const bool patient = spw__task_enqueue_turn(task, &turn, patient_until_ns, deadline_ns);
         const int rc = spw__wait_block(&manager->waits, &turn.waiter);
-        unlist_turn(task, &turn);
+        spw__task_unlist_turn(task, &turn);
         if (rc != SPW_ETIMEDOUT || !patient)
             return rc;
     }
 }
 
-int spw_task_wait_turn(spw_task *task, const spw_wait_options *wait)
+int spw__task_turn_check(spw_task *task, const spw_wait_options *wait, spw_wait_options *own)
 {
-    int rc = check_handle(task, "spw_task_wait_turn");
+    const int rc = check_handle(task, "spw_task_wait_turn");
     if (rc != SPW_OK)
         return rc;
-    spw_manager *manager = task->manager;
     if (wait && wait->task && wait->task != task)
         return spw__fail(SPW_EINVAL, "spw_task_wait_turn: wait.task is another task than \"%s\"", task->name);
-    const spw_wait_options waits = wait ? *wait : (spw_wait_options){.timeout_ms = SPW_TIMEOUT_DEFAULT};
-    spw_wait_options own = waits;
-    own.task = task;
-    rc = spw__check_wait(manager, &own);
+    *own = wait ? *wait : (spw_wait_options){.timeout_ms = SPW_TIMEOUT_DEFAULT};
+    own->task = task;
+    return spw__check_wait(task->manager, own);
+}
+
+int spw_task_wait_turn(spw_task *task, const spw_wait_options *wait)
+{
+    spw_wait_options own;
+    int rc = spw__task_turn_check(task, wait, &own);
     if (rc != SPW_OK || atomic_load(&task->asks) == 0)
         return rc;
+    spw_manager *manager = task->manager;
     spw__waitset_enter(&manager->waits);
     (void)atomic_fetch_add(&task->users, 1);
     rc = park(task, &own, spw__deadline_ns(manager, &own));
     (void)atomic_fetch_sub(&task->users, 1);
     spw__waitset_leave(&manager->waits);
+    return spw__task_turn_conclude(task, rc);
+}
+
+int spw__task_turn_conclude(const spw_task *task, int rc)
+{
     return rc == SPW_OK ? rc : spw__fail(rc, "the wait of the task \"%s\" for its turn ended: %s", task->name,
                                          spw_strerror(rc));
 }

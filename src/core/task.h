@@ -51,7 +51,9 @@ struct spw_task {
     /* Guarded by the wait lock. */
     struct spw_task *next;        /* among the live, oldest first, or the dead */
     uint32_t attached, blocked;   /* threads that work for it; those of them that wait, and waits of others */
-    bool running;                 /* attached > blocked: counted by the arbiter */
+    uint32_t n_outside;           /* threads of it between block_begin and _end: they count among the blocked */
+    uint32_t unheeded;            /* tickets that ended after a wait, and whose end nobody has looked at */
+    bool running;                 /* counted by the arbiter: see spw__arbiter_change_locked */
     struct spw__lacked lacked;
     uint64_t held_when_asked;     /* bytes of the memory tiers */
     struct spw__turn *turns;      /* of threads in spw_task_wait_turn */
@@ -67,6 +69,15 @@ int spw__task_check(spw_manager *manager, const spw_wait_options *wait);
 
 /* What a call on behalf of task (NULL: none) is charged to. */
 struct spw__group *spw__task_node(spw_manager *manager, spw_task *task);
+
+/* The parts of spw_task_wait_turn that its two forms share. *own: the options, with the task. */
+int spw__task_turn_check(spw_task *task, const spw_wait_options *wait, spw_wait_options *own);
+uint64_t spw__task_patient_until_ns(const spw_task *task);
+/* Parks the task; turn's waiter names the token, and the completed hook if it has one. True: it ends with the patience,
+ * which is not the deadline. An asynchronous turn may be over when it returns. */
+bool spw__task_enqueue_turn(spw_task *task, struct spw__turn *turn, uint64_t patient_until_ns, uint64_t deadline_ns);
+void spw__task_unlist_turn(spw_task *task, struct spw__turn *turn); /* its waiter is DONE */
+int spw__task_turn_conclude(const spw_task *task, int rc);
 
 /* Frees the tasks' memory. */
 void spw__tasks_finish(spw_manager *manager);

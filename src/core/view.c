@@ -4,6 +4,7 @@
 #include "src/core/map.h"
 #include "src/core/pressure.h"
 #include "src/core/use.h"
+#include "src/core/view.h"
 
 #include <string.h>
 
@@ -21,7 +22,7 @@ void spw_map_options_init_sized(spw_map_options *options, size_t size)
 #define ALL_FLAGS                                                                                                      \
     (SPW_MAP_READ | SPW_MAP_WRITE | SPW_MAP_DISCARD | SPW_MAP_NOMOVE | SPW_MAP_HERE | SPW_MAP_NOWAIT)
 
-static int check_map(spw_buffer *buffer, spw_place place, uint32_t flags)
+static int check_arguments(spw_buffer *buffer, spw_place place, uint32_t flags)
 {
     if (flags & ~ALL_FLAGS || !(flags & (SPW_MAP_READ | SPW_MAP_WRITE)))
         return spw__fail(SPW_EINVAL, "spw_map: flags 0x%x: READ or WRITE must be given, and nothing unknown", flags);
@@ -34,25 +35,39 @@ static int check_map(spw_buffer *buffer, spw_place place, uint32_t flags)
     return SPW_OK;
 }
 
+int spw__map_check(spw_buffer *buffer, spw_place place, uint32_t flags, const spw_map_options *options,
+                   spw_map_options *taken)
+{
+    *taken = map_defaults;
+    int rc = spw__handle_check(buffer, "spw_map");
+    if (rc == SPW_OK)
+        rc = check_arguments(buffer, place, flags);
+    if (rc == SPW_OK)
+        rc = spw__sized_take(taken, SPW__SIZED_FIRST(spw_map_options, wait), options, "spw_map: options");
+    if (rc == SPW_OK)
+        rc = spw__check_wait(buffer->manager, &taken->wait);
+    if (rc == SPW_OK)
+        rc = spw__reservation_check(taken->reservation, buffer->manager, SPW_PLACE_TIER(place), SPW_PLACE_TIER(place),
+                                     "spw_map");
+    return rc;
+}
+
+spw_view spw__view_of(struct spw__payload *payload, const struct spw__mapped *mapped, uint32_t flags)
+{
+    return (spw_view){.data = (void *)(uintptr_t)mapped->address, .size = payload->size,
+                      .place = SPW_PLACE(mapped->tier, 0), .flags = flags,
+                      .reserved = {payload, (void *)(uintptr_t)mapped->view_id}};
+}
+
 int spw_map(spw_buffer *buffer, spw_place place, uint32_t flags, const spw_map_options *options, spw_view *view)
 {
-    spw_map_options taken = map_defaults;
+    spw_map_options taken;
     struct spw__mapped mapped;
-    int rc = spw__handle_check(buffer, "spw_map");
-    if (rc == SPW_OK && !view)
-        rc = spw__fail(SPW_EINVAL, "spw_map: view is NULL");
-    if (rc == SPW_OK)
-        rc = check_map(buffer, place, flags);
-    if (rc == SPW_OK)
-        rc = spw__sized_take(&taken, SPW__SIZED_FIRST(spw_map_options, wait), options, "spw_map: options");
+    if (!view)
+        return spw__fail(SPW_EINVAL, "spw_map: view is NULL");
+    *view = (spw_view){.data = NULL};
+    int rc = spw__map_check(buffer, place, flags, options, &taken);
     options = &taken;
-    if (rc == SPW_OK)
-        rc = spw__check_wait(buffer->manager, &options->wait);
-    if (rc == SPW_OK)
-        rc = spw__reservation_check(options->reservation, buffer->manager, SPW_PLACE_TIER(place), SPW_PLACE_TIER(place),
-                                     "spw_map");
-    if (view)
-        *view = (spw_view){.data = NULL};
     if (rc == SPW_OK)
         rc = spw__payload_map(buffer->payload, place, flags, options, &mapped);
     if (rc != SPW_OK)
@@ -64,9 +79,7 @@ int spw_map(spw_buffer *buffer, spw_place place, uint32_t flags, const spw_map_o
         (void)spw__payload_unmap(buffer->payload, mapped.view_id, write, NULL);
         return rc;
     }
-    *view = (spw_view){.data = (void *)(uintptr_t)mapped.address, .size = buffer->payload->size,
-                       .place = SPW_PLACE(mapped.tier, 0), .flags = flags,
-                       .reserved = {buffer->payload, (void *)(uintptr_t)mapped.view_id}};
+    *view = spw__view_of(buffer->payload, &mapped, flags);
     return SPW_OK;
 }
 

@@ -1,0 +1,608 @@
+/* Tickets: each form at once and after waiting, every way to end, descriptors, and who is told. */
+#include "ticket_fixture.h"
+
+#include <sys/wait.h>
+
+#include "src/core/handle.h"
+#include "src/core/use.h"
+
+/* Takes what a form brought, and gives it back. */
+static void take_and_give_back(int form, spw_ticket *ticket, spw_buffer *mapped)
+{
+    spw_reservation *reservation = NULL;
+    spw_block block;
+    spw_view view;
+    switch (form) {
+    case 0:
+    case 1: {
+        spw_buffer *buffer = must_take(ticket);
+        ck_assert_uint_eq(spw_buffer_size(buffer), 512 * KIB);
+        must_release(buffer);
+        break;
+    }
+    case 2:
+        ck_assert_int_eq(spw_ticket_take_reservation(ticket, &reservation), SPW_OK);
+        ck_assert_uint_eq(spw_reservation_size(reservation), 512 * KIB);
+        ck_assert_int_eq(spw_reservation_release(reservation), SPW_OK);
+        break;
+    case 3:
+        ck_assert_int_eq(spw_ticket_take_block(ticket, &block), SPW_OK);
+        ck_assert_uint_eq(block.size, 512 * KIB);
+        ck_assert_uint_eq((uintptr_t)block.ptr % 4096, 0);
+        ck_assert_int_eq(spw_pool_free(manager, &block, NULL), SPW_OK);
+        break;
+    default:
+        ck_assert_int_eq(spw_ticket_take_view(ticket, &view), SPW_OK);
+        ck_assert_uint_eq(view.place, SPW_HOST);
+        ck_assert(has_content(view.data, view.size, 7));
+        ck_assert_int_eq(spw_unmap(mapped, &view, NULL), SPW_OK);
+    }
+}
+
+/* None of what others would take is there. */
+static void nothing_is_to_be_taken(spw_ticket *ticket)
+{
+    spw_buffer *buffer;
+    spw_reservation *reservation;
+    spw_block block;
+    spw_view view;
+    ck_assert_int_eq(spw_ticket_take_buffer(ticket, &buffer), SPW_EINVAL);
+    ck_assert_ptr_null(buffer);
+    ck_assert_int_eq(spw_ticket_take_reservation(ticket, &reservation), SPW_EINVAL);
+    ck_assert_ptr_null(reservation);
+    ck_assert_int_eq(spw_ticket_take_block(ticket, &block), SPW_EINVAL);
+    ck_assert_ptr_null(block.ptr);
+    ck_assert_int_eq(spw_ticket_take_view(ticket, &view), SPW_EINVAL);
+    ck_assert_ptr_null(view.data);
+}
+
+START_TEST(what_there_is_room_for_is_there_when_the_start_returns)
+{
+    spw_buffer *buffer = must_make(SPW_HOST, 128 * KIB, 7);
+    spw_ticket *ticket = start_form(_i, buffer);
+    ck_assert_int_eq(spw_ticket_poll(ticket), SPW_OK);
+    take_and_give_back(_i, ticket, buffer);
+    nothing_is_to_be_taken(ticket);
+    ck_assert_int_eq(spw_ticket_poll(ticket), SPW_OK); /* for ever */
+    must_destroy(ticket);
+    must_release(buffer);
+}
+END_TEST
+
+START_TEST(what_there_is_no_room_for_waits_and_is_served)
+{
+    spw_buffer *buffer = must_make(SPW_HOST, 512 * KIB, 7);
+    push_out(SPW_HOST, MIB);
+    ck_assert_uint_eq(spw_buffer_place(buffer), SPW_DISK);
+    spw_buffer *held = hold(MIB);
+    spw_ticket *ticket = start_form(_i, buffer);
+    ck_assert_int_eq(spw_ticket_poll(ticket), SPW_EAGAIN);
+    nothing_is_to_be_taken(ticket);
+    must_release(held);
+    must_end_as(ticket, SPW_OK);
+    take_and_give_back(_i, ticket, buffer);
+    must_destroy(ticket);
+    must_release(buffer);
+}
+END_TEST
+
+START_TEST(what_is_not_taken_goes_with_the_ticket)
+{
+    spw_buffer *buffer = must_make(SPW_HOST, 512 * KIB, 7);
+    push_out(SPW_HOST, MIB);
+    spw_buffer *held = hold(MIB);
+    spw_ticket *ticket = start_form(_i, buffer);
+    must_release(held);
+    must_end_as(ticket, SPW_OK);
+    must_destroy(ticket);
+    must_release(buffer); /* a view would be open on it */
+    comes_to(SPW_TIER_HOST, STAGING);
+}
+END_TEST
+
+START_TEST(colder_buffers_make_room_for_a_ticket)
+{
+    spw_buffer *cold = must_make(SPW_HOST, MIB, 3);
+    spw_ticket *ticket = start_alloc(512 * KIB);
+    must_end_as(ticket, SPW_OK);
+    must_release(must_take(ticket));
+    must_destroy(ticket);
+    check_at(cold, SPW_HOST, 3);
+    must_release(cold);
+}
+END_TEST
+
+START_TEST(cancelling_under_way_ends_it_as_cancelled)
+{
+    spw_buffer *buffer = must_make(SPW_HOST, 512 * KIB, 7);
+    push_out(SPW_HOST, MIB);
+    spw_buffer *held = hold(MIB);
+    spw_ticket *ticket = start_form(_i, buffer);
+    ck_assert_int_eq(spw_ticket_cancel(ticket), SPW_OK);
+    must_end_as(ticket, SPW_ECANCELED);
+    nothing_is_to_be_taken(ticket);
+    ck_assert_int_eq(spw_ticket_cancel(ticket), SPW_OK);
+    must_destroy(ticket);
+    must_release(held);
+    check_at(buffer, SPW_HOST, 7); /* as if there had been no ticket */
+    must_release(buffer);
+}
+END_TEST
+
+START_TEST(cancelling_after_the_end_changes_nothing)
+{
+    spw_ticket *ticket = start_alloc(MIB);
+    ck_assert_int_eq(spw_ticket_cancel(ticket), SPW_OK);
+    ck_assert_int_eq(spw_ticket_poll(ticket), SPW_OK);
+    must_release(must_take(ticket));
+    must_destroy(ticket);
+}
+END_TEST
+
+START_TEST(destroying_under_way_waits_for_nobody_and_leaves_nothing)
+{
+    spw_buffer *buffer = must_make(SPW_HOST, 512 * KIB, 7);
+    push_out(SPW_HOST, MIB);
+    spw_buffer *held = hold(MIB);
+    spw_ticket *ticket = start_form(_i, buffer);
+    must_destroy(ticket);
+    ck_assert_int_eq(spw_ticket_destroy(ticket), SPW_EBADHANDLE);
+    ck_assert_int_eq(spw_ticket_poll(ticket), SPW_EBADHANDLE);
+    must_release(held);
+    must_release(buffer);
+    settle();
+    ck_assert_int_eq(spw_manager_destroy(manager), SPW_OK); /* whatever is still under way */
+    manager = NULL;
+}
+END_TEST
+
+static uint64_t manual_now(const struct spw__clock *clock)
+{
+    return atomic_load(&clock->manual_ns);
+}
+
+START_TEST(the_deadline_counts_from_the_start_on_the_managers_clock)
+{
+    static struct spw__clock clock = {.now_ns = manual_now};
+    const struct spw__env env = {.clock = &clock};
+    close_manager();
+    atomic_store(&clock.manual_ns, 5000000000);
+    open_env(&env, SMALL_HOST "; threads=0");
+    spw_buffer *held = hold(MIB);
+    spw_ticket *ticket = start_alloc_within(512 * KIB, 1000);
+    atomic_store(&clock.manual_ns, 5999999999);
+    ck_assert_int_ge(spw_progress(manager, 0), 0);
+    ck_assert_int_eq(spw_ticket_poll(ticket), SPW_EAGAIN);
+    atomic_store(&clock.manual_ns, 6000000000);
+    ck_assert_int_ge(spw_progress(manager, 0), 0);
+    ck_assert_int_eq(spw_ticket_poll(ticket), SPW_ENOMEM);
+    must_destroy(ticket);
+    must_release(held);
+    close_manager();
+}
+END_TEST
+
+START_TEST(a_deadline_passes_without_anybody_calling)
+{
+    const int fd = spw_manager_fd(manager);
+    struct pollfd entry = {.fd = fd, .events = POLLIN};
+    spw_buffer *held = hold(MIB);
+    spw_ticket *late = start_alloc_within(512 * KIB, 30), *first = start_alloc_within(512 * KIB, 10);
+    ck_assert_int_eq(poll(&entry, 1, -1), 1);
+    ck_assert_int_eq(spw_ticket_poll(first), SPW_ENOMEM);
+    must_end_as(late, SPW_ENOMEM);
+    must_destroy(late);
+    must_destroy(first);
+    must_release(held);
+}
+END_TEST
+
+START_TEST(a_timeout_of_0_tries_once_and_drops_clean_copies)
+{
+    spw_buffer *buffer = must_make(SPW_HOST, MIB, 5);
+    push_out(SPW_HOST, MIB);
+    check_at(buffer, SPW_HOST, 5); /* its copy on disk is clean */
+    spw_ticket *ticket = start_alloc_within(MIB, 0);
+    must_end_as(ticket, SPW_OK);
+    spw_buffer *all = must_take(ticket);
+    must_destroy(ticket);
+    ticket = start_alloc_within(512 * KIB, 0);
+    must_end_as(ticket, SPW_ENOMEM);
+    must_destroy(ticket);
+    must_release(all);
+    must_release(buffer);
+}
+END_TEST
+
+START_TEST(a_cancel_token_ends_it)
+{
+    spw_cancel *cancel = NULL;
+    spw_ticket *ticket = NULL;
+    spw_alloc_options options;
+    spw_alloc_options_init(&options);
+    ck_assert_int_eq(spw_cancel_create(&cancel), SPW_OK);
+    options.wait.cancel = cancel;
+    spw_buffer *held = hold(MIB);
+    ck_assert_int_eq(spw_alloc_start(manager, SPW_HOST, 512 * KIB, &options, &ticket), SPW_OK);
+    ck_assert_int_eq(spw_ticket_poll(ticket), SPW_EAGAIN);
+    spw_cancel_trigger(cancel);
+    must_end_as(ticket, SPW_ECANCELED);
+    must_destroy(ticket);
+    ck_assert_int_eq(spw_alloc_start(manager, SPW_HOST, 512 * KIB, &options, &ticket), SPW_ECANCELED);
+    ck_assert_ptr_null(ticket);
+    spw_cancel_destroy(cancel);
+    must_release(held);
+}
+END_TEST
+
+START_TEST(a_wait_for_a_ticket_that_ends_leaves_it_under_way)
+{
+    spw_cancel *cancel = NULL;
+    ck_assert_int_eq(spw_cancel_create(&cancel), SPW_OK);
+    spw_buffer *held = hold(MIB);
+    spw_ticket *ticket = start_alloc(512 * KIB);
+    spw_wait_options wait = {.timeout_ms = 0};
+    ck_assert_int_eq(spw_ticket_wait(ticket, &wait), SPW_ETIMEDOUT);
+    wait.timeout_ms = 5;
+    ck_assert_int_eq(spw_ticket_wait(ticket, &wait), SPW_ETIMEDOUT);
+    spw_cancel_trigger(cancel);
+    wait.cancel = cancel;
+    ck_assert_int_eq(spw_ticket_wait(ticket, &wait), SPW_ECANCELED);
+    ck_assert_int_eq(spw_ticket_poll(ticket), SPW_EAGAIN);
+    must_release(held);
+    must_end_as(ticket, SPW_OK);
+    must_destroy(ticket);
+    spw_cancel_destroy(cancel);
+}
+END_TEST
+
+START_TEST(the_descriptor_is_readable_exactly_when_something_ended)
+{
+    const int fd = spw_manager_fd(manager);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(spw_manager_fd(manager), fd);
+    ck_assert(!is_readable(fd));
+    spw_buffer *held = hold(MIB);
+    spw_ticket *tickets[3];
+    for (unsigned i = 0; i < 3; i++)
+        tickets[i] = start_alloc(256 * KIB);
+    ck_assert_int_ge(spw_progress(manager, 0), 0);
+    ck_assert(!is_readable(fd));
+    ck_assert_int_eq(spw_ticket_cancel(tickets[1]), SPW_OK);
+    ck_assert_int_ge(spw_progress(manager, 0), 0);
+    ck_assert(is_readable(fd));
+    ck_assert_uint_eq(read_fd(fd), 1);
+    ck_assert(!is_readable(fd));
+    must_destroy(tickets[2]); /* nobody is told of it */
+    ck_assert_int_ge(spw_progress(manager, 0), 0);
+    ck_assert(!is_readable(fd));
+    must_release(held);
+    ck_assert_int_ge(spw_progress(manager, 0), 0);
+    ck_assert_uint_eq(read_fd(fd), 1);
+    ck_assert_int_eq(spw_ticket_poll(tickets[0]), SPW_OK);
+    must_destroy(tickets[0]);
+    must_destroy(tickets[1]);
+    ck_assert(!is_readable(fd));
+    spw_ticket *at_once = start_alloc(256 * KIB);
+    ck_assert_uint_eq(read_fd(fd), 1);
+    must_destroy(at_once);
+}
+END_TEST
+
+START_TEST(a_descriptor_tells_of_what_ended_before_it_was_asked_for)
+{
+    spw_ticket *ticket = start_alloc(256 * KIB);
+    ck_assert_uint_eq(read_fd(spw_manager_fd(manager)), 1);
+    must_destroy(ticket);
+}
+END_TEST
+
+START_TEST(without_our_threads_progress_alone_runs_everything)
+{
+    spw_buffer *buffer = must_make(SPW_HOST, 512 * KIB, 7);
+    spw_buffer *cold = must_make(SPW_HOST, 512 * KIB, 8);
+    spw_ticket *ticket = start_alloc(MIB);
+    while (spw_ticket_poll(ticket) == SPW_EAGAIN)
+        ck_assert_int_ge(spw_progress(manager, 1000000), 0);
+    ck_assert_int_eq(spw_ticket_poll(ticket), SPW_OK);
+    spw_buffer *all = must_take(ticket);
+    must_destroy(ticket);
+    ck_assert_uint_eq(spw_buffer_place(buffer), SPW_DISK);
+    ticket = start_map(buffer);
+    must_release(all);
+    while (spw_ticket_poll(ticket) == SPW_EAGAIN)
+        ck_assert_int_ge(spw_progress(manager, 1000000), 0);
+    take_and_give_back(MAP_FORM, ticket, buffer);
+    must_destroy(ticket);
+    must_release(cold);
+    must_release(buffer);
+}
+END_TEST
+
+START_TEST(a_thousand_are_served_oldest_first)
+{
+    enum { N = 1000, BYTES = 64 * 1024 };
+    static spw_ticket *tickets[N];
+    spw_buffer *held = hold(MIB);
+    unsigned served = 0;
+    for (unsigned i = 0; i < N; i++)
+        tickets[i] = start_alloc_within(BYTES, SPW_TIMEOUT_INFINITE);
+    must_release(held);
+    /* Memory is that of 16: whoever gets it makes way for the next. */
+    while (served < N) {
+        must_end_as(tickets[served], SPW_OK);
+        for (unsigned i = served + 16; i < N; i++)
+            ck_assert_int_eq(spw_ticket_poll(tickets[i]), SPW_EAGAIN);
+        must_destroy(tickets[served++]);
+    }
+}
+END_TEST
+
+START_TEST(the_detail_of_an_error_comes_with_it)
+{
+    spw_buffer *held = hold(MIB);
+    spw_ticket *ticket = start_alloc_within(512 * KIB, 0), *large = start_alloc(64 * MIB);
+    ck_assert_int_eq(spw_ticket_poll(large), SPW_ETOOBIG);
+    ck_assert_uint_eq(spw_error_detail()->requested_bytes, 64 * MIB);
+    must_end_as(ticket, SPW_ENOMEM);
+    ck_assert_int_eq(spw_ticket_poll(large), SPW_ETOOBIG);
+    ck_assert_int_eq(spw_ticket_poll(ticket), SPW_ENOMEM);
+    ck_assert_int_eq(spw_error_detail()->code, SPW_ENOMEM);
+    ck_assert_uint_eq(spw_error_detail()->requested_bytes, 512 * KIB);
+    ck_assert_uint_eq(spw_error_detail()->place, SPW_HOST);
+    ck_assert_ptr_nonnull(strstr(spw_error_detail()->message, "524288 bytes in host"));
+    must_destroy(ticket);
+    must_destroy(large);
+    must_release(held);
+}
+END_TEST
+
+START_TEST(a_read_that_fails_is_the_tickets_error)
+{
+    spw_buffer *buffer = must_make(SPW_HOST, 128 * KIB, 7);
+    push_out(SPW_HOST, MIB);
+    spw__fault_arm(SPW__FAULT_IO_READ, 1, 0, EIO);
+    spw_ticket *ticket = start_map(buffer);
+    must_end_as(ticket, SPW_EIO);
+    ck_assert_int_eq(spw_error_detail()->os_errno, EIO);
+    must_destroy(ticket);
+    spw__fault_disarm(SPW__FAULT_IO_READ);
+    check_at(buffer, SPW_HOST, 7);
+    must_release(buffer);
+}
+END_TEST
+
+START_TEST(maps_of_one_buffer_share_the_fetch)
+{
+    spw_ticket *tickets[4];
+    spw_view view;
+    spw_buffer *buffer = must_make(SPW_HOST, 512 * KIB, 7);
+    push_out(SPW_HOST, MIB);
+    for (unsigned i = 0; i < 4; i++)
+        tickets[i] = start_map(buffer);
+    for (unsigned i = 0; i < 4; i++) {
+        must_end_as(tickets[i], SPW_OK);
+        ck_assert_int_eq(spw_ticket_take_view(tickets[i], &view), SPW_OK);
+        ck_assert(has_content(view.data, view.size, 7));
+        ck_assert_int_eq(spw_unmap(buffer, &view, NULL), SPW_OK);
+        must_destroy(tickets[i]);
+    }
+    ck_assert_uint_eq(edge_now(SPW_TIER_DISK, SPW_TIER_HOST)->bytes, 512 * KIB);
+    must_release(buffer);
+}
+END_TEST
+
+START_TEST(a_map_waits_for_earlier_uses_on_streams)
+{
+    spw_view scratch, view;
+    spw_ticket *ticket = NULL;
+    close_manager();
+    open_manager("device=17M; host=1M; driver=sim");
+    spw_buffer *buffer = must_make(SPW_DEVICE, 256 * KIB, 7), *work = must_alloc(SPW_DEVICE, 16 * MIB);
+    ck_assert_int_eq(spw_map(work, SPW_DEVICE, SPW_MAP_WRITE, NULL, &scratch), SPW_OK);
+    spw__stream stream = busy_stream(&scratch);
+    ck_assert_int_eq(spw_map(buffer, SPW_DEVICE, SPW_MAP_READ, NULL, &view), SPW_OK);
+    ck_assert_int_eq(spw_unmap(buffer, &view, stream), SPW_OK);
+    ck_assert_int_eq(spw_map_start(buffer, SPW_DEVICE, SPW_MAP_READ, NULL, &ticket), SPW_OK);
+    must_end_as(ticket, SPW_OK);
+    ck_assert(!spw__use_pending(manager, buffer->payload->last_use));
+    ck_assert_int_eq(spw_ticket_take_view(ticket, &view), SPW_OK);
+    ck_assert_int_eq(spw_unmap(buffer, &view, NULL), SPW_OK);
+    must_destroy(ticket);
+    ck_assert_int_eq(spw_unmap(work, &scratch, NULL), SPW_OK);
+    ck_assert_int_eq(spw__device_stream_destroy(manager->device, stream), SPW_OK);
+    must_release(work);
+    must_release(buffer);
+}
+END_TEST
+
+START_TEST(tags_are_copied_and_reservations_pay)
+{
+    spw_reservation *reservation = NULL;
+    spw_ticket *ticket = NULL;
+    char tag[] = "hash table";
+    spw_alloc_options options;
+    spw_alloc_options_init(&options);
+    ck_assert_int_eq(spw_reserve(manager, SPW_HOST, 512 * KIB, NULL, &reservation), SPW_OK);
+    options.tag = tag;
+    options.reservation = reservation;
+    ck_assert_int_eq(spw_alloc_start(manager, SPW_HOST, 256 * KIB, &options, &ticket), SPW_OK);
+    memset(tag, 'x', sizeof tag - 1);
+    must_end_as(ticket, SPW_OK);
+    spw_buffer *buffer = must_take(ticket);
+    ck_assert_str_eq(spw_buffer_tag(buffer), "hash table");
+    ck_assert_uint_eq(spw_reservation_size(reservation), 256 * KIB);
+    must_destroy(ticket);
+    must_release(buffer);
+    ck_assert_int_eq(spw_reservation_release(reservation), SPW_OK);
+}
+END_TEST
+
+START_TEST(reservations_of_what_there_is_and_beyond_the_budget_need_no_wait)
+{
+    spw_reservation *reservation = NULL;
+    spw_ticket *ticket = NULL;
+    spw_reserve_options options;
+    spw_reserve_options_init(&options);
+    spw_buffer *held = hold(768 * KIB);
+    options.flags = SPW_RESERVE_UPTO;
+    ck_assert_int_eq(spw_reserve_start(manager, SPW_HOST, MIB, &options, &ticket), SPW_OK);
+    ck_assert_int_eq(spw_ticket_poll(ticket), SPW_OK);
+    ck_assert_int_eq(spw_ticket_take_reservation(ticket, &reservation), SPW_OK);
+    ck_assert_uint_eq(spw_reservation_size(reservation), 256 * KIB);
+    must_destroy(ticket);
+    options.flags = SPW_RESERVE_OVERBOOK;
+    ck_assert_int_eq(spw_reserve_start(manager, SPW_HOST, 512 * KIB, &options, &ticket), SPW_OK);
+    ck_assert_int_eq(spw_ticket_poll(ticket), SPW_OK);
+    must_destroy(ticket);
+    ck_assert_int_eq(spw_reservation_release(reservation), SPW_OK);
+    must_release(held);
+}
+END_TEST
+
+START_TEST(wrong_arguments_are_told_at_once)
+{
+    spw_ticket *ticket = (spw_ticket *)(void *)&ticket;
+    spw_alloc_options options;
+    spw_map_options map_options;
+    spw_reserve_options reserve_options;
+    spw_alloc_options_init(&options);
+    spw_map_options_init(&map_options);
+    spw_reserve_options_init(&reserve_options);
+    options.flags = SPW_NOWAIT;
+    reserve_options.flags = SPW_RESERVE_TRY;
+    ck_assert_int_eq(spw_alloc_start(manager, SPW_HOST, 1, NULL, NULL), SPW_EINVAL);
+    ck_assert_int_eq(spw_alloc_start(manager, SPW_HOST, 1, &options, &ticket), SPW_EINVAL);
+    ck_assert_ptr_null(ticket);
+    ck_assert_int_eq(spw_alloc_start(manager, SPW_DEVICE, 1, NULL, &ticket), SPW_EINVAL);
+    ck_assert_int_eq(spw_admit_start(NULL, 1, NULL, &ticket), SPW_EINVAL);
+    ck_assert_int_eq(spw_reserve_start(manager, SPW_HOST, 1, &reserve_options, &ticket), SPW_EINVAL);
+    ck_assert_int_eq(spw_pool_alloc_start(manager, SPW_HOST, 1, 3, NULL, NULL, &ticket), SPW_EINVAL);
+    ck_assert_int_eq(spw_map_start(NULL, SPW_HOST, SPW_MAP_READ, NULL, &ticket), SPW_EBADHANDLE);
+    ck_assert_int_eq(spw_ticket_poll(NULL), SPW_EBADHANDLE);
+    ck_assert_int_eq(spw_ticket_destroy(NULL), SPW_OK);
+    ck_assert_int_eq(spw_manager_fd(NULL), SPW_EINVAL);
+    ck_assert_uint_eq(committed(SPW_TIER_HOST), STAGING);
+}
+END_TEST
+
+START_TEST(no_memory_for_a_ticket_or_its_buffer_is_ENOMETA_and_leaves_nothing)
+{
+    spw_ticket *ticket = NULL;
+    spw__fault_arm(SPW__FAULT_META_ALLOC, 1, 0, ENOMEM);
+    ck_assert_int_eq(spw_alloc_start(manager, SPW_HOST, 512 * KIB, NULL, &ticket), SPW_ENOMETA);
+    ck_assert_ptr_null(ticket);
+    spw__fault_disarm(SPW__FAULT_META_ALLOC);
+    spw_buffer *held = hold(MIB);
+    ticket = start_alloc(512 * KIB); /* of several pieces: none is spare */
+    spw__fault_arm(SPW__FAULT_META_ALLOC, 1, 0, ENOMEM);
+    must_release(held);
+    must_end_as(ticket, SPW_ENOMETA);
+    spw__fault_disarm(SPW__FAULT_META_ALLOC);
+    must_destroy(ticket);
+    comes_to(SPW_TIER_HOST, STAGING);
+}
+END_TEST
+
+START_TEST(no_descriptor_left_is_an_error_and_the_next_try_works)
+{
+    spw__fault_arm(SPW__FAULT_EVENT_FD, 1, 1, EMFILE);
+    ck_assert_int_eq(spw_manager_fd(manager), SPW_ENOMEM);
+    ck_assert_int_eq(spw_error_detail()->os_errno, EMFILE);
+    ck_assert_int_ge(spw_manager_fd(manager), 0);
+    spw__fault_disarm(SPW__FAULT_EVENT_FD);
+}
+END_TEST
+
+START_TEST(a_manager_with_live_tickets_is_not_destroyed)
+{
+    spw_ticket *ticket = start_alloc(512 * KIB);
+    must_release(must_take(ticket));
+    ck_assert_int_eq(spw_manager_destroy(manager), SPW_EBUSY);
+    ck_assert_ptr_nonnull(strstr(spw_error_detail()->message, "1 tickets"));
+    must_destroy(ticket);
+}
+END_TEST
+
+static void *wait_for(void *arg)
+{
+    return (void *)(intptr_t)spw_ticket_wait(arg, NULL);
+}
+
+START_TEST(a_forced_destroy_ends_tickets_and_waits_for_them)
+{
+    void *rc = NULL;
+    spw_buffer *buffer = must_make(SPW_HOST, 512 * KIB, 7);
+    push_out(SPW_HOST, MIB);
+    spw_ticket *done = start_form(_i, buffer);
+    must_end_as(done, SPW_OK);
+    spw_buffer *held = hold(512 * KIB);
+    spw_ticket *ticket = start_alloc(MIB);
+    const pthread_t thread = must_start(wait_for, ticket);
+    while (atomic_load(&manager->waits.n_waiting[16]) != 1)
+        (void)sched_yield();
+    spw_manager_destroy_force(manager);
+    ck_assert_int_eq(pthread_join(thread, &rc), 0);
+    ck_assert_int_eq((int)(intptr_t)rc, SPW_ESHUTDOWN);
+    (void)held;
+    manager = NULL;
+}
+END_TEST
+
+START_TEST(a_forked_child_has_no_tickets)
+{
+    int status = 0;
+    spw_ticket *ticket = start_alloc(512 * KIB);
+    const pid_t child = fork();
+    if (child == 0)
+        _exit(spw_ticket_poll(ticket) == SPW_EFORK && spw_ticket_destroy(ticket) == SPW_EFORK &&
+                      spw_manager_fd(manager) == SPW_EFORK
+                  ? 0
+                  : 1);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    must_destroy(ticket);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("ticket");
+    TCase *both[2] = {tcase_create("ticket"), tcase_create("threadless")};
+    tcase_add_checked_fixture(both[0], setup, teardown);
+    tcase_add_checked_fixture(both[1], setup_threadless, teardown);
+    for (unsigned i = 0; i < 2; i++) {
+        TCase *tests = both[i];
+        tcase_set_timeout(tests, 60);
+        tcase_add_loop_test(tests, what_there_is_room_for_is_there_when_the_start_returns, 0, FORMS);
+        tcase_add_loop_test(tests, what_there_is_no_room_for_waits_and_is_served, 0, FORMS);
+        tcase_add_loop_test(tests, what_is_not_taken_goes_with_the_ticket, 0, FORMS);
+        tcase_add_test(tests, colder_buffers_make_room_for_a_ticket);
+        tcase_add_loop_test(tests, cancelling_under_way_ends_it_as_cancelled, 0, FORMS);
+        tcase_add_test(tests, cancelling_after_the_end_changes_nothing);
+        tcase_add_loop_test(tests, destroying_under_way_waits_for_nobody_and_leaves_nothing, 0, FORMS);
+        tcase_add_test(tests, a_timeout_of_0_tries_once_and_drops_clean_copies);
+        tcase_add_test(tests, a_cancel_token_ends_it);
+        tcase_add_test(tests, a_wait_for_a_ticket_that_ends_leaves_it_under_way);
+        tcase_add_test(tests, a_descriptor_tells_of_what_ended_before_it_was_asked_for);
+        tcase_add_test(tests, a_thousand_are_served_oldest_first);
+        tcase_add_test(tests, the_detail_of_an_error_comes_with_it);
+        tcase_add_test(tests, a_read_that_fails_is_the_tickets_error);
+        tcase_add_test(tests, maps_of_one_buffer_share_the_fetch);
+        tcase_add_test(tests, tags_are_copied_and_reservations_pay);
+        tcase_add_test(tests, reservations_of_what_there_is_and_beyond_the_budget_need_no_wait);
+        tcase_add_test(tests, no_memory_for_a_ticket_or_its_buffer_is_ENOMETA_and_leaves_nothing);
+        tcase_add_loop_test(tests, a_forced_destroy_ends_tickets_and_waits_for_them, 0, FORMS);
+        suite_add_tcase(suite, tests);
+    }
+    tcase_add_test(both[0], the_deadline_counts_from_the_start_on_the_managers_clock);
+    tcase_add_test(both[0], a_deadline_passes_without_anybody_calling);
+    tcase_add_test(both[0], a_map_waits_for_earlier_uses_on_streams);
+    tcase_add_test(both[0], wrong_arguments_are_told_at_once);
+    tcase_add_test(both[0], no_descriptor_left_is_an_error_and_the_next_try_works);
+    tcase_add_test(both[0], a_manager_with_live_tickets_is_not_destroyed);
+    tcase_add_test(both[0], a_forked_child_has_no_tickets);
+    tcase_add_test(both[1], the_descriptor_is_readable_exactly_when_something_ended);
+    tcase_add_test(both[1], without_our_threads_progress_alone_runs_everything);
+    return run_suite(suite);
+}
