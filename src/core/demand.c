@@ -29,7 +29,7 @@ static void note_lack(struct spw__demand *demand, const struct spw__request *req
 /* Who comes later may be left out: together they need more than there is. */
 static int go_on(struct spw__demand *demand)
 {
-    const bool enough = demand->bytes > demand->enough || demand->budget_bytes > demand->enough;
+    const bool enough = demand->bytes > demand->enough || demand->budget_bytes > demand->enough_budget;
     return ++demand->n_waiters >= LOOK_WAITERS && enough ? SPW__VISIT_STOP : SPW_EAGAIN;
 }
 
@@ -80,20 +80,24 @@ static int visit_demand(struct spw__waiter *waiter, void *arg)
 }
 
 /* All that the tier has free or will have: no waiters' supply is more. */
-static uint64_t most_supply(struct spw_manager *manager, struct spw__tier *tier)
+static void note_most_supply(struct spw_manager *manager, struct spw__demand *demand)
 {
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < tier->n_pools; i++)
-        bytes += spw__pool_free(&tier->pools[i]) + atomic_load(&manager->victims[tier->tier][i].leaving_bytes);
-    return bytes;
+    const struct spw__tier *tier = demand->tier;
+    demand->enough = 0;
+    demand->enough_budget = spw__gate_free(&manager->root.gates[tier->tier]);
+    for (uint32_t i = 0; i < tier->n_pools; i++) {
+        const uint64_t leaving = atomic_load(&manager->victims[tier->tier][i].leaving_bytes);
+        demand->enough += spw__pool_free(&tier->pools[i]) + leaving;
+        demand->enough_budget += leaving;
+    }
 }
 
 struct spw__demand spw__demand_look_locked(struct spw_manager *manager, struct spw__tier *tier, int complete_with,
                                            const struct spw__group *complete_of)
 {
     struct spw__demand demand = {.tier = tier, .complete_with = complete_with, .complete_of = complete_of,
-                            .enough = most_supply(manager, tier),
                             .none = spw__hole_none_locked(&manager->holes[tier->tier])};
+    note_most_supply(manager, &demand);
     spw__waitset_visit_demands(&manager->waits, SPW__CHANNEL(tier->tier), visit_demand, &demand);
     for (struct spw__group *at = demand.lacking; at; at = at->lack[tier->tier].next)
         at->lack[tier->tier].listed = false;

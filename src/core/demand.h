@@ -11,7 +11,8 @@
 /* The demand of those who wait for a tier's victims. */
 struct spw__demand {
     struct spw__tier *tier;
-    uint64_t enough; /* more bytes than this are not to be had: who comes later does not change what is to be done */
+    uint64_t enough;        /* more memory than this is not to be had without a victim, and no more of the budget: */
+    uint64_t enough_budget; /* who comes later does not change what is to be done */
     uint32_t n_waiters;
     struct spw__hole_none none; /* what is known to have no window: those who lack it are left out */
     uint64_t bytes;            /* of memory */

@@ -22,6 +22,7 @@ struct growth {
     uint64_t budget;
     uint64_t least_bytes; /* UINT64_MAX: nobody needs anything */
     uint64_t bytes;       /* with what alignment may cost at the end of a pool */
+    uint64_t enough;      /* more than this is not to be had */
     uint32_t n_waiters;
     bool all;
 };
@@ -43,8 +44,20 @@ static int visit_growth(struct spw__waiter *waiter, void *arg)
     if (growth->all && !spw__request_possible(request)) /* the budget was lowered to less than it needs */
         return SPW_ETOOBIG;
     add(growth, request);
-    return ++growth->n_waiters >= GROW_WAITERS && growth->bytes > growth->tier->size && !growth->all ? SPW__VISIT_STOP
+    return ++growth->n_waiters >= GROW_WAITERS && growth->bytes > growth->enough && !growth->all ? SPW__VISIT_STOP
                                                                                                    : SPW_EAGAIN;
+}
+
+/* Some pool has address space without memory. */
+static bool may_grow(struct spw__tier *tier)
+{
+    bool may = false;
+    for (uint32_t i = 0; i < tier->n_pools && !may; i++) {
+        spw__mutex_lock(&tier->pools[i].lock);
+        may = tier->pools[i].grown < tier->pools[i].size;
+        spw__mutex_unlock(&tier->pools[i].lock);
+    }
+    return may;
 }
 
 bool spw__pressure_grow(struct spw_manager *manager, spw_tier which, const struct spw__request *own)
@@ -52,8 +65,9 @@ bool spw__pressure_grow(struct spw_manager *manager, spw_tier which, const struc
     struct spw__tier *tier = spw__tier_of(manager, which);
     struct growth growth = {.tier = tier, .budget = atomic_load(&manager->root.gates[tier->tier].budget),
                             .least_bytes = UINT64_MAX, .all = !own};
-    if (!tier->present)
+    if (!tier->present || (own && (own->charge_only || own->min_of || !may_grow(tier))))
         return false;
+    growth.enough = spw__tier_free_from(tier, 0);
     spw__waitset_visit(&manager->waits, SPW__CHANNEL(tier->tier), visit_growth, &growth);
     if (growth.least_bytes == UINT64_MAX) /* nobody waits any more */
         return false;
