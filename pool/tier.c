@@ -359,17 +359,6 @@ bool spw__tier_grow_for(struct spw__tier *tier, uint64_t bytes)
     return found;
 }
 
-bool spw__tier_can_grow(struct spw__tier *tier)
-{
-    bool can = false;
-    for (uint32_t i = 0; i < tier->n_pools && !can; i++) {
-        spw__mutex_lock(&tier->pools[i].lock);
-        can = tier->pools[i].grown < tier->pools[i].size;
-        spw__mutex_unlock(&tier->pools[i].lock);
-    }
-    return can;
-}
-
 bool spw__tier_grow_for_all(struct spw__tier *tier, uint64_t least_bytes, uint64_t total_bytes)
 {
     bool grew = false;
