@@ -157,6 +157,9 @@ int spw__tier_reserve(struct spw__tier *tier, struct spw__group *group, uint64_t
  * lock. */
 bool spw__tier_grow_for(struct spw__tier *tier, uint64_t bytes);
 
+/* False: the pools have all the memory that they will ever have. */
+bool spw__tier_can_grow(struct spw__tier *tier);
+
 /* The same in all pools for several requests, the smallest of least_bytes, total_bytes together. True when a pool grew
  * meanwhile: then the tier's waiters are to be signalled. */
 bool spw__tier_grow_for_all(struct spw__tier *tier, uint64_t least_bytes, uint64_t total_bytes);

@@ -1,10 +1,22 @@
-/* Trim: free memory of host pools goes back to the system. Neighbours: tier.c (pools), source_host.c (huge pages).
+/* What of a tier's memory the system still has, and trim: free memory of host pools goes back to it. Neighbours: tier.c
+ * (pools), source_host.c (huge pages).
  *
  * What is given back is taken out of the range first, as if it were allocated, so that the system is called without the
  * lock; the pool counts as growing meanwhile: whoever finds no hole waits for the end and looks again.
  */
 #include "pool/source_host.h"
 #include "pool/tier.h"
+
+bool spw__tier_can_grow(struct spw__tier *tier)
+{
+    uint64_t grown = 0;
+    for (uint32_t i = 0; i < tier->n_pools; i++) {
+        spw__mutex_lock(&tier->pools[i].lock);
+        grown += tier->pools[i].grown;
+        spw__mutex_unlock(&tier->pools[i].lock);
+    }
+    return grown < tier->size;
+}
 
 /* Stretches given back per pool and call, largest first. */
 enum { STRETCHES_MAX = 128 };

@@ -215,6 +215,10 @@ static bool start_queued(struct spw__mover *mover)
             end(mover, move, rc); /* it never ran: whoever refused has described why */
             continue;
         }
+        if (move->bytes == 0) { /* there may be thousands: none goes through the list of those that run */
+            finish(mover, move);
+            continue;
+        }
         struct spw__move **link = &mover->running;
         while (*link)
             link = &(*link)->next;

@@ -112,7 +112,7 @@ static spw_tier lowest_tier(const spw_manager *manager)
 
 /* Checks an admission's arguments and makes a request of them; *taken: the options as this version knows them. */
 static int prepare_admit(spw_manager *manager, size_t bytes, const spw_admit_options *options,
-                         spw_admit_options *taken, struct spw__request *out)
+                         spw_admit_options *taken, struct spw__request *request)
 {
     struct spw__group *group;
     *taken = admit_defaults;
@@ -130,25 +130,24 @@ static int prepare_admit(spw_manager *manager, size_t bytes, const spw_admit_opt
         (options->lowest && !spw__memory_place(manager, options->lowest)))
         return spw__fail(SPW_EINVAL, "spw_admit: options.prefer and options.lowest must be memory tiers of this "
                                      "manager");
-    struct spw__request request = {
+    *request = (struct spw__request){
         .manager = manager, .group = group, .bytes = bytes, .admission = true,
         .nowait = (options->flags & SPW_NOWAIT) != 0, .reservation = options->reservation,
         .first = options->prefer ? SPW_PLACE_TIER(options->prefer) : best_tier(manager),
         .lowest = options->lowest ? SPW_PLACE_TIER(options->lowest) : lowest_tier(manager)};
-    if (request.first > request.lowest)
+    if (request->first > request->lowest)
         return spw__fail(SPW_EINVAL, "spw_admit: options.prefer (%s) lies below options.lowest (%s)",
-                         spw_tier_name(request.first), spw_tier_name(request.lowest));
-    rc = spw__reservation_check(request.reservation, manager, request.first, request.lowest, "spw_admit");
+                         spw_tier_name(request->first), spw_tier_name(request->lowest));
+    rc = spw__reservation_check(request->reservation, manager, request->first, request->lowest, "spw_admit");
     if (rc != SPW_OK)
         return rc;
-    if (request.reservation) {
-        request.group = request.reservation->group;
-        request.first = request.lowest = spw__reservation_tier(request.reservation);
+    if (request->reservation) {
+        request->group = request->reservation->group;
+        request->first = request->lowest = spw__reservation_tier(request->reservation);
     }
     /* Where the lowest could never hold it, the one above is the lowest that counts. */
-    while (request.lowest > request.first && bytes > spw__tier_of(manager, request.lowest)->largest_request)
-        request.lowest--;
-    *out = request;
+    while (request->lowest > request->first && bytes > spw__tier_of(manager, request->lowest)->largest_request)
+        request->lowest--;
     return SPW_OK;
 }
 

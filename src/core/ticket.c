@@ -266,8 +266,10 @@ static void make_room(struct spw__move *move, int status)
     struct spw_manager *manager = move->arg;
     (void)status;
     atomic_store(&manager->tickets.making_room, false);
+    /* Everybody who waits is asked what he needs: not where no pool could grow. */
     for (spw_tier tier = SPW_TIER_DEVICE; tier < SPW__MEMORY_TIERS; tier++)
-        while (spw__waitset_busy(&manager->waits, SPW__CHANNEL(tier)) && spw__pressure_grow(manager, tier, NULL)) {
+        while (spw__waitset_busy(&manager->waits, SPW__CHANNEL(tier)) &&
+               spw__tier_can_grow(spw__tier_of(manager, tier)) && spw__pressure_grow(manager, tier, NULL)) {
         }
     spw__pressure_kick(manager, SPW_TIER_HOST);
     (void)spw__waitset_expire(&manager->waits); /* those whose deadline was to try once */

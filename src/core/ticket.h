@@ -74,10 +74,13 @@ struct spw_ticket {
     uint64_t deadline_ns;
     char tag[32];
     /* Of the step that runs. */
-    struct spw__request request;
+    union {
+        struct spw__request request; /* of what is neither a view nor a turn */
+        struct spw__waiter change;   /* VIEW: for a change of map.payload */
+        struct spw__turn turn;       /* TURN: in its task's list while it waits */
+    };
     struct spw__ticket_map map;
-    struct spw__turn turn; /* in its task's list while it waits */
-    uint64_t patient_until_ns;
+    uint64_t patient_until_ns; /* TURN */
     int result;
     spw_error_info error;
     union {
@@ -86,7 +89,6 @@ struct spw_ticket {
         spw_block block;
         spw_view view;
     } got;
-    struct spw__waiter change; /* for a change of map.payload */
     struct spw__move next_step; /* the mover's from woken until the step runs */
     /* Guarded by the wait lock. */
     struct spw__waiter *current; /* that cancelling would end; NULL: none */
