@@ -1,8 +1,10 @@
-/* Tasks and groups that want more than there is, at random: whatever they do, they all come to their end by giving back when they
- * are asked to and taking less when they are told to, and every counter is zero then. No wait runs into its deadline.
+/* Tasks and groups that want more than there is, at random: whatever they do, they all come to their end by giving back
+ * when they are asked to and taking less when they are told to, and every counter is zero then. No wait runs into its
+ * deadline.
  *
  * usage: monte_carlo [FIRST COUNT]. Seeds FIRST to FIRST + COUNT - 1; without arguments 40 of them. A failure prints
- * its seed and specification. Each task has a thread of its own, now and then two.
+ * its seed and specification. Each task has a thread of its own, now and then two; half of the threads have a
+ * reclaimer of their raw memory.
  */
 #include "tests/manager_fixture.h"
 
@@ -44,6 +46,10 @@ struct worker {
     pthread_t thread;
     struct held held[HELD_MAX];
     unsigned asked, refused;
+    spw_reclaimer *reclaimer; /* of its raw blocks in that place, without a lock: it waits meanwhile; or NULL */
+    spw_place place;
+    unsigned reclaimed;
+    bool alone; /* no other thread works for its task, whose state a check for pressure would touch */
 };
 
 static unsigned below(struct worker *worker, unsigned n)
@@ -172,14 +178,64 @@ static void let_go(struct worker *worker)
     }
 }
 
+static bool is_reclaimable(const struct worker *worker, const struct held *held)
+{
+    return held->kind == RAW && held->block.reserved[1] == worker->place;
+}
+
+static uint64_t estimate(void *arg)
+{
+    const struct worker *worker = arg;
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < HELD_MAX; i++)
+        bytes += is_reclaimable(worker, &worker->held[i]) ? worker->held[i].block.size : 0;
+    return bytes;
+}
+
+static uint64_t reclaim(void *arg, uint64_t bytes)
+{
+    struct worker *worker = arg;
+    spw_block scratch;
+    uint64_t freed = 0;
+    worker->reclaimed++;
+    const int rc = spw_pool_alloc(manager, worker->place, 512, 0, NULL, NULL, &scratch);
+    MUST(rc == SPW_OK || rc == SPW_ENOMEM);
+    for (unsigned i = 0; i < HELD_MAX && freed < bytes; i++)
+        if (is_reclaimable(worker, &worker->held[i])) {
+            freed += worker->held[i].block.size;
+            drop(&worker->held[i]);
+        }
+    MUST(rc != SPW_OK || spw_pool_free(manager, &scratch, NULL) == SPW_OK);
+    return freed;
+}
+
+/* Where there is no room for its reserve it goes without a reclaimer. */
+static void register_one(struct worker *worker)
+{
+    spw_reclaimer_options options;
+    spw_reclaimer_options_init(&options);
+    worker->place = options.place = some_place(worker);
+    options.cost_ns_per_mib = below(worker, 2) ? 1000 : 100000000;
+    options.reserve_bytes = below(worker, 2) ? 4096 : 0;
+    options.estimate = estimate;
+    options.reclaim = reclaim;
+    options.arg = worker;
+    const int rc = spw_reclaimer_register(worker->task, &options, &worker->reclaimer);
+    MUST(rc == SPW_OK || rc == SPW_ENOMEM || rc == SPW_ERETRY || rc == SPW_ESPLIT);
+}
+
 static void *work(void *arg)
 {
     struct worker *worker = arg;
     MUST(spw_task_attach(worker->task) == SPW_OK);
+    if (below(worker, 2))
+        register_one(worker);
     for (unsigned i = 0; i < STEPS; i++) {
         const unsigned what = below(worker, 8);
         if (what < 5) {
             want(worker);
+        } else if (what < 6 && worker->alone && below(worker, 4) == 0) {
+            MUST(spw_task_pressure(worker->task, some_place(worker), NULL) == SPW_OK);
         } else if (what < 7) {
             let_go(worker);
         } else {
@@ -188,6 +244,7 @@ static void *work(void *arg)
             MUST(spw_task_block_end(worker->task) == SPW_OK);
         }
     }
+    MUST(spw_reclaimer_unregister(worker->reclaimer) == SPW_OK);
     for (unsigned i = 0; i < HELD_MAX; i++)
         drop(&worker->held[i]);
     MUST(spw_task_detach(worker->task) == SPW_OK);
@@ -249,9 +306,10 @@ static void run_seed(unsigned seed)
         options.priority = below(&dice, 3);
         options.group = n_groups && below(&dice, 4) ? groups[below(&dice, n_groups)] : NULL;
         MUST(spw_task_create(manager, &options, &tasks[i]) == SPW_OK);
-        for (unsigned threads = below(&dice, 4) ? 1 : 2; threads > 0; threads--) {
+        const bool alone = below(&dice, 4) != 0;
+        for (unsigned threads = alone ? 1 : 2; threads > 0; threads--) {
             workers[n] = (struct worker){.state = UINT64_C(0xbf58476d1ce4e5b9) * (seed * THREADS_MAX + n + 1),
-                                         .task = tasks[i]};
+                                         .task = tasks[i], .alone = alone};
             n++;
         }
     }
@@ -269,9 +327,9 @@ static void run_seed(unsigned seed)
     (void)tier_now(SPW_TIER_HOST);
     MUST(stats.wait_timeouts == 0);
     if (getenv("MONTE_CARLO_VERBOSE"))
-        (void)printf("seed %u: %u tasks, %llu waits, %llu retries, %llu splits\n", seed, n_tasks,
-                     (unsigned long long)stats.waits, (unsigned long long)stats.retries,
-                     (unsigned long long)stats.splits);
+        (void)printf("seed %u: %u tasks, %llu waits, %llu retries, %llu splits, %llu reclaims of host memory\n", seed,
+                     n_tasks, (unsigned long long)stats.waits, (unsigned long long)stats.retries,
+                     (unsigned long long)stats.splits, (unsigned long long)stats.tiers[SPW_TIER_HOST].reclaims);
     close_manager();
 }
 

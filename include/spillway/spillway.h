@@ -12,6 +12,7 @@
 #include <spillway/manager.h>
 #include <spillway/place.h>
 #include <spillway/pool.h>
+#include <spillway/reclaim.h>
 #include <spillway/reserve.h>
 #include <spillway/spec.h>
 #include <spillway/stats.h>

@@ -41,9 +41,13 @@ typedef struct spw_tier_stats {
     uint64_t hole_bytes;       /* moved within the tier to clear them */
     uint64_t reserved_bytes;   /* held by reservations: part of committed_bytes */
     uint64_t overbooked_bytes; /* committed_bytes beyond the budget */
-    uint64_t overbooks;        /* reservations granted beyond the budget, since OVERBOOK asked for it */
+    uint64_t overbooks;        /* reservations granted beyond the budget, since OVERBOOK asked for it, and external
+                                  charges that exceeded it */
     uint64_t overbook_bytes;   /* by how much, summed */
     uint64_t headroom_bytes;   /* chosen for spilling ahead of demand */
+    uint64_t external_bytes;   /* memory of others that was charged here (reclaim.h): part of committed_bytes */
+    uint64_t reclaims;         /* calls of reclaimers */
+    uint64_t reclaim_bytes;    /* that they said they freed */
     uint64_t reserved[3];      /* 0: room for later versions, since this struct lies inside spw_stats */
 } spw_tier_stats;
 

@@ -75,14 +75,14 @@ static inline void spw_task_usage_init(spw_task_usage *usage)
  * cancelled), SPW_EFORK. On error *out is NULL. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_task_create(spw_manager *manager, const spw_task_options *options, spw_task **out);
 
-/* Destroys a task that no thread is attached to and nobody waits for. What it allocated stays where it is, as memory
- * without a task. The parked task of highest priority gets its turn. Never blocks. SPW_EBUSY (attached threads, or
- * waits under way: nothing happens), SPW_EBADHANDLE, SPW_EFORK. NULL is a no-op. Since 0.1. */
+/* Destroys a task that no thread is attached to, nobody waits for, and has no reclaimer. What it allocated stays where
+ * it is, as memory without a task. The parked task of highest priority gets its turn. Never blocks. SPW_EBUSY (attached
+ * threads, waits under way, or reclaimers: nothing happens), SPW_EBADHANDLE, SPW_EFORK. NULL is a no-op. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_task_destroy(spw_task *task);
 
-/* The calling thread works for task from now on, until it detaches, which it must do before it ends. Never blocks.
- * SPW_EBUSY: it works for a task of that manager already; SPW_EINVAL: it works for tasks of four managers already.
- * Since 0.1. */
+/* The calling thread works for task from now on, until it detaches, which it must do before it ends. Blocks only
+ * while a reclaimer of the task runs (reclaim.h). SPW_EBUSY: it works for a task of that manager already; SPW_EINVAL:
+ * it works for tasks of four managers already, or is inside a reclaimer. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_task_attach(spw_task *task);
 
 /* Ends what spw_task_attach began on this thread. SPW_EINVAL when it does not work for task. Never blocks. Since 0.1. */
@@ -90,7 +90,8 @@ SPW_API SPW_MUST_CHECK int spw_task_detach(spw_task *task);
 
 /* The calling thread is about to wait for something outside the library (the network, a foreign pool), and is done with
  * it: in between it counts as waiting. what says in messages for what: a string that stays valid until _end. May not
- * nest. Never block. SPW_EINVAL (a thread between the two already, or not; a thread of another task). Since 0.1. */
+ * nest. Never block, but for _end while a reclaimer of the task runs. SPW_EINVAL (a thread between the two already, or
+ * not; a thread of another task; from inside a reclaimer, as _detach and _wait_turn). Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_task_block_begin(spw_task *task, const char *what);
 SPW_API SPW_MUST_CHECK int spw_task_block_end(spw_task *task);
 

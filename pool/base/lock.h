@@ -29,6 +29,7 @@ enum spw__rank {
     SPW__RANK_TICKETS,     /* free tickets */
     SPW__RANK_RAW,         /* one shard of the raw blocks by address */
     SPW__RANK_MOVES,       /* set-aside moves */
+    SPW__RANK_EXTERNAL,    /* charges for memory of others */
     SPW__RANK_LEDGER,      /* one tier's groups with minima */
     SPW__RANK_SPARES,      /* payloads kept for the next buffers */
 };

@@ -66,6 +66,7 @@ void spw__wait_enqueue(struct spw__waitset *set, struct spw__waiter *waiter)
     waiter->set = set;
     waiter->waiting = true;
     waiter->tried = waiter->blocked = waiter->joined = false;
+    waiter->summoned = waiter->urgent = waiter->helping = false;
     waiter->result = SPW_EAGAIN;
     set->enqueuing = waiter; /* where it is not any more, the waiter is DONE, and its memory not ours */
     spw__wait_insert_locked(set, waiter);
@@ -116,13 +117,30 @@ static long long keep_time_locked(struct spw__waitset *set, struct spw__waiter *
     return due_ns == UINT64_MAX ? -1 : (long long)(due_ns > now ? due_ns - now : 0);
 }
 
+/* A waiter's thread does what it was summoned for. */
+static void help_locked(struct spw__waitset *set, struct spw__waiter *waiter)
+{
+    const bool urgent = waiter->urgent;
+    waiter->summoned = waiter->urgent = false;
+    waiter->helping = true;
+    spw__wait_settle_unlock(set);
+    set->help(set->help_arg, waiter, urgent);
+    spw__mutex_lock(&set->lock);
+    waiter->helping = false;
+}
+
 int spw__wait_block(struct spw__waitset *set, struct spw__waiter *waiter)
 {
     spw__mutex_lock(&set->lock);
-    waiter->blocked = waiter->waiting;
-    if (waiter->blocked && set->blocked)
+    const bool blocks = waiter->waiting;
+    waiter->blocked = blocks;
+    if (blocks && set->blocked)
         set->blocked(set->blocked_arg, waiter, 1);
     while (waiter->waiting) {
+        if (waiter->summoned) {
+            help_locked(set, waiter);
+            continue;
+        }
         const long long left_ns = keep_time_locked(set, waiter);
         const bool passes = set->again != 0;
         spw__wait_settle_locked(set);
@@ -135,6 +153,10 @@ int spw__wait_block(struct spw__waitset *set, struct spw__waiter *waiter)
         } else {
             (void)spw__cond_wait(&waiter->done, &set->lock, left_ns);
         }
+    }
+    if (blocks && set->leaving) {
+        spw__wait_settle_locked(set);
+        set->leaving(set->leaving_arg, waiter);
     }
     spw__wait_settle_unlock(set);
     spw__cond_finish(&waiter->done);
@@ -247,13 +269,39 @@ void spw__waitset_visit(struct spw__waitset *set, uint32_t channels,
     visit_all(set, channels, NULL, visit, arg);
 }
 
-void spw__waitset_visit_demands(struct spw__waitset *set, uint32_t channels,
-                                int (*visit)(struct spw__waiter *waiter, void *arg), void *arg)
+/* Those alone who ask for room to be made. */
+static struct spw__wait_filter demands_only(void)
 {
     struct spw__wait_filter filter = {.marked_only = true};
     for (unsigned lane = 0; lane < SPW__WAIT_LANES; lane++)
         filter.bound[lane] = SPW__WAIT_UNBOUNDED;
+    return filter;
+}
+
+void spw__waitset_visit_demands(struct spw__waitset *set, uint32_t channels,
+                                int (*visit)(struct spw__waiter *waiter, void *arg), void *arg)
+{
+    const struct spw__wait_filter filter = demands_only();
     visit_all(set, channels, &filter, visit, arg);
+}
+
+bool spw__waitset_summon_locked(struct spw__waitset *set, unsigned channel, bool urgent)
+{
+    const struct spw__wait_filter filter = demands_only();
+    const struct spw__wait_node *node = NULL;
+    struct spw__waiter *found = NULL;
+    while ((!found || found->helping) &&
+           (node = spw__wait_queue_next(&set->trees[channel], node ? &node->order : NULL, &filter))) {
+        struct spw__waiter *waiter = node->owner;
+        if (waiter->helps && (!found || !waiter->helping)) /* who helps already comes again, if need be */
+            found = waiter;
+    }
+    if (!found)
+        return false;
+    found->summoned = true;
+    found->urgent |= urgent;
+    spw__cond_signal(&found->done);
+    return true;
 }
 
 uint64_t spw__waitset_expire(struct spw__waitset *set)

@@ -21,8 +21,8 @@
  *     barred --the front is DONE | nothing was freed for 100 ms | lift_barriers--> open, and a pass over the others
  *
  * Threads: any. attempt, visit, completed and the hooks run under the wait lock: they may take pool locks, but do no
- * I/O, copy or callback, and call nothing of this header but spw__waitset_barred. The blocked hook may also visit, and
- * end waits (wait_pass.h), when a thread begins to block.
+ * I/O, copy or callback, and call nothing of this header but spw__waitset_barred. The blocked hook may also visit,
+ * summon, and end waits (wait_pass.h), when a thread begins to block. help alone is called without locks.
  * Ownership: a waiter belongs to its user and is out of every queue once DONE. An asynchronous one must live until
  * completed was called, which is the last that is seen of it here.
  */
@@ -82,6 +82,7 @@ struct spw__waiter {
     int64_t net_bytes;                 /* what memory in use grows by once it is served: negative frees */
     const void *key;                   /* who is charged: compared, never followed */
     void *task;                        /* on whose behalf; for the arbiter */
+    bool helps;                        /* its thread will come to spw__wait_block, and may be summoned to help there */
     /* Set by the user before enqueue, then guarded by the wait lock: an attempt may change it. */
     enum spw__wait_what what;
     /* Guarded by the wait lock. */
@@ -92,6 +93,9 @@ struct spw__waiter {
     bool held_back; /* out of a failed attempt: it lacks nothing that others take */
     bool blocked; /* a thread sleeps in spw__wait_block */
     bool joined;  /* on its cancel token's list */
+    bool summoned, urgent; /* its thread is to help, as spw__waitset_summon_locked says */
+    bool helping; /* its thread does */
+    bool mark;    /* the blocked hook's own */
     uint8_t passed[SPW__WAIT_CHANNELS]; /* grants to others while it was the front */
     int result;
     struct spw__waitset *set;
@@ -144,6 +148,12 @@ struct spw__waitset {
     void (*blocked)(void *arg, struct spw__waiter *waiter, int change); /* +1: a thread begins to block in
                                  spw__wait_block; -1: its waiter is DONE */
     void *blocked_arg;
+    void (*help)(void *arg, struct spw__waiter *waiter, bool urgent); /* called without locks by the blocked thread of a
+                                 waiter that was summoned, which may be DONE by then */
+    void *help_arg;
+    void (*leaving)(void *arg, struct spw__waiter *waiter); /* a thread that was blocked is about to go on: may wait on
+                                 a condition of the lock until it may */
+    void *leaving_arg;
     void (*timer)(void *arg, uint64_t due_ns); /* spw__waitset_expire is due earlier than it last said */
     void *timer_arg;
 };
@@ -208,6 +218,11 @@ void spw__waitset_visit_locked(struct spw__waitset *set, uint32_t channels,
                                int (*visit)(struct spw__waiter *waiter, void *arg), void *arg);
 void spw__waitset_visit_demands(struct spw__waitset *set, uint32_t channels,
                                 int (*visit)(struct spw__waiter *waiter, void *arg), void *arg);
+
+/* Summons the thread of the first waiter that asks for room in a memory tier and helps: it calls the help hook, with
+ * urgent if any summons was, as soon as it blocks. False: there is none. A waiter that is DONE before its thread came
+ * to it keeps summoned, and whoever enqueued it passes that on. Lock held. */
+bool spw__waitset_summon_locked(struct spw__waitset *set, unsigned channel, bool urgent);
 
 /* Completes those whose deadline has passed, ends barriers that stall, and returns when it is to be called next
  * (UINT64_MAX: not before the timer hook says so). One load while nothing is due. For asynchronous waiters and manual

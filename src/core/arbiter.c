@@ -41,6 +41,7 @@ void spw__arbiter_change_locked(struct spw_manager *manager, struct spw_task *ta
     if (runs != task->running)
         arbiter->n_running += runs ? 1u : UINT32_MAX;
     task->running = runs;
+    spw__reclaim_task_changed_locked(manager, task);
 }
 
 void spw__arbiter_blocked(void *arg, struct spw__waiter *waiter, int change)
@@ -49,6 +50,10 @@ void spw__arbiter_blocked(void *arg, struct spw__waiter *waiter, int change)
     struct spw_task *task = waiter->task;
     if (!task)
         return;
+    if (change > 0)
+        waiter->mark = !spw__task_is_own(manager, task);
+    if (waiter->mark)
+        task->outsiders += (uint32_t)change;
     spw__arbiter_change_locked(manager, task, 0, change);
     if (change > 0)
         spw__arbiter_look_locked(manager);
@@ -158,7 +163,8 @@ void spw__arbiter_give_turn_locked(struct spw_manager *manager)
 static bool is_stuck_locked(struct spw_manager *manager)
 {
     const struct spw__arbiter *arbiter = &manager->arbiter;
-    return atomic_load(&arbiter->n_tasks) && arbiter->n_running == 0 && !spw__mover_busy(manager->mover);
+    return atomic_load(&arbiter->n_tasks) && arbiter->n_running == 0 && !spw__mover_busy(manager->mover) &&
+           atomic_load(&manager->reclaim.n_running) == 0;
 }
 
 /* Lets those behind a barrier try; false: there is none. */
@@ -178,6 +184,8 @@ void spw__arbiter_look_locked(struct spw_manager *manager)
         return;
     spw__waitset_visit_locked(waits, SPW__CHANNELS_MEMORY | SPW__CHANNEL_OBJECT, visit_tiers, &scan);
     if (lift_barriers_locked(waits) && !is_stuck_locked(manager))
+        return;
+    if (spw__reclaim_summon_locked(manager, scan.tiers))
         return;
     spw__waitset_visit_locked(waits, SPW__CHANNELS_MEMORY | SPW__CHANNEL_OBJECT, visit_candidates, &scan);
     const struct spw_task *parked = most_important_parked_locked(&manager->arbiter);
@@ -277,4 +285,8 @@ void spw__arbiter_describe(struct spw_manager *manager, spw_tier tier, char *tex
     spw__mutex_unlock(&manager->waits.lock);
     if (rest)
         add(&out, "%s%s %llu", listed ? ", " : "", listed ? "others" : "without a task", (unsigned long long)rest);
+    struct spw__external_sum sum = {.tier = tier};
+    for (listed = 0; spw__external_next(manager, &sum) && sum.tier == tier && out.used + 80 < size; listed++)
+        add(&out, "%s\"%s\" %llu", listed ? ", " : "; of it charged from outside: ", sum.tag,
+            (unsigned long long)sum.bytes);
 }

@@ -1,9 +1,11 @@
 /* The arbiter: who gives way when every task waits.
  *
  * Every wait of the library is known to it through the wait set's hook: a task runs as long as one of its threads does.
- * When no task runs, the mover has nothing under way, and a task waits for memory, nothing will happen by itself:
+ * When no task runs, neither the mover nor a reclaimer has anything under way, and a task waits for memory, nothing
+ * will happen by itself:
  *
  *     look: a barrier of the queue is up           --lift--> those behind it are tried
+ *           a reclaimer was not tried yet      --summon: who waits for room there--> it is called
  *           a waiting holder was not asked yet     --ask_retry: the least important--> its wait ends with SPW_ERETRY
  *           none is left to ask, tasks are parked  --give_turn: the most important--> its wait_turn ends
  *           all who wait had their turn            --ask_split: the most important--> its wait ends with SPW_ESPLIT

@@ -39,6 +39,8 @@ static int visit_demand(struct spw__waiter *waiter, void *arg)
     struct spw__request *request = (struct spw__request *)(void *)waiter;
     if (request->failed == SPW_ETOOBIG) /* no victim here would help it */
         return SPW_EAGAIN;
+    if (demand->but && waiter->task == demand->but)
+        return SPW_EAGAIN;
     struct spw__group *refuser = spw__request_refused_by(request, demand->tier);
     if (demand->complete_with) {
         if ((refuser ? refuser : &request->manager->root) != demand->complete_of)
@@ -52,7 +54,10 @@ static int visit_demand(struct spw__waiter *waiter, void *arg)
     }
     if (request->failed == SPW_EFRAG && request->bytes >= demand->none.bytes &&
         spw__hole_align(request->align) >= demand->none.align) {
-        demand->stuck = true;
+        if (demand->stuck_bytes == 0) {
+            demand->stuck_bytes = request->bytes;
+            demand->stuck_requester = request->group;
+        }
         return SPW_EAGAIN;
     }
     const uint32_t route = spw__tier_first_route(demand->tier, request->bytes);
@@ -92,26 +97,66 @@ static void note_most_supply(struct spw_manager *manager, struct spw__demand *de
     }
 }
 
-struct spw__demand spw__demand_look_locked(struct spw_manager *manager, struct spw__tier *tier, int complete_with,
-                                           const struct spw__group *complete_of)
+static struct spw__demand look_locked(struct spw_manager *manager, struct spw__demand demand)
 {
-    struct spw__demand demand = {.tier = tier, .complete_with = complete_with, .complete_of = complete_of,
-                            .none = spw__hole_none_locked(&manager->holes[tier->tier])};
+    const spw_tier tier = demand.tier->tier;
     note_most_supply(manager, &demand);
-    spw__waitset_visit_demands(&manager->waits, SPW__CHANNEL(tier->tier), visit_demand, &demand);
-    for (struct spw__group *at = demand.lacking; at; at = at->lack[tier->tier].next)
-        at->lack[tier->tier].listed = false;
+    demand.none = spw__hole_none_locked(&manager->holes[tier]);
+    spw__waitset_visit_demands(&manager->waits, SPW__CHANNEL(tier), visit_demand, &demand);
+    for (struct spw__group *at = demand.lacking; at; at = at->lack[tier].next)
+        at->lack[tier].listed = false;
     return demand;
 }
 
+struct spw__demand spw__demand_look_locked(struct spw_manager *manager, struct spw__tier *tier, int complete_with,
+                                           const struct spw__group *complete_of)
+{
+    return look_locked(manager, (struct spw__demand){.tier = tier, .complete_with = complete_with,
+                                                     .complete_of = complete_of});
+}
+
+uint64_t spw__pressure_lack(struct spw_manager *manager, spw_tier tier, const struct spw_task *but)
+{
+    spw__mutex_lock(&manager->pressure[tier].lock);
+    const struct spw__demand demand =
+        look_locked(manager, (struct spw__demand){.tier = spw__tier_of(manager, tier), .but = but});
+    const struct spw__supply supply = spw__demand_supply(manager, &demand);
+    uint64_t lack = demand.any ? spw__demand_deficit(&demand, &supply) : demand.stuck_bytes;
+    for (struct spw__group *at = demand.lacking; at; at = at->lack[tier].next)
+        if (spw__group_is_below(&but->node, at))
+            lack += spw__group_deficit(at, tier);
+    spw__mutex_unlock(&manager->pressure[tier].lock);
+    return lack;
+}
+
+uint64_t spw__group_deficit(const struct spw__group *group, spw_tier tier)
+{
+    const uint64_t committed = spw__ledger_committed(group, tier), max = atomic_load(&group->gates[tier].budget);
+    const uint64_t leaving = atomic_load(&group->leaving[tier]), lack = group->lack[tier].bytes;
+    if (committed < leaving || (committed - leaving <= max && lack <= max - (committed - leaving)))
+        return 0;
+    return committed - leaving + lack - max;
+}
+
+uint64_t spw__demand_deficit(const struct spw__demand *demand, const struct spw__supply *supply)
+{
+    const uint64_t wanted = demand->budget_bytes ? demand->budget_bytes + supply->overbooked : 0;
+    const uint64_t there = supply->memory ? supply->memory : supply->scrap;
+    const uint64_t memory = demand->bytes > there ? demand->bytes - there : 0;
+    const uint64_t budget = wanted > supply->budget ? wanted - supply->budget : 0;
+    const uint64_t hole = demand->fragmented_bytes > supply->leaving ? demand->fragmented_bytes - supply->leaving : 0;
+    return memory || budget ? (memory > budget ? memory : budget) : hole;
+}
 
 struct spw__supply spw__demand_supply(struct spw_manager *manager, const struct spw__demand *demand)
 {
     struct spw__tier *tier = demand->tier;
     const struct spw__gate *gate = &manager->root.gates[tier->tier];
     const uint64_t budget = atomic_load(&gate->budget), committed = atomic_load(&gate->committed);
-    struct spw__supply supply = {.budget = budget > committed ? budget - committed : 0,
-                            .overbooked = committed > budget ? committed - budget : 0};
+    const uint64_t expected = atomic_load(&manager->reclaim.expected_bytes[tier->tier]); /* of reclaimers that run */
+    struct spw__supply supply = {.budget = (budget > committed ? budget - committed : 0) + expected,
+                                 .memory = expected, .leaving = expected, .in_flight = expected != 0,
+                                 .overbooked = committed > budget ? committed - budget : 0};
     for (uint32_t at = 0; at < tier->n_pools; at++) {
         const uint64_t leaving = atomic_load(&manager->victims[tier->tier][tier->route[at]].leaving_bytes);
         supply.in_flight |= leaving != 0;
@@ -119,8 +164,11 @@ struct spw__supply spw__demand_supply(struct spw_manager *manager, const struct 
         if (at < demand->route)
             continue;
         const uint64_t free_bytes = spw__pool_free(&tier->pools[tier->route[at]]);
-        if (free_bytes + leaving < demand->least_bytes)
+        if (free_bytes + leaving + expected < demand->least_bytes) {
+            if (tier->pools[tier->route[at]].size >= demand->least_bytes && supply.scrap < free_bytes + leaving)
+                supply.scrap = free_bytes + leaving;
             continue;
+        }
         supply.memory += free_bytes + leaving;
         supply.leaving += leaving;
     }

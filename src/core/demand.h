@@ -26,7 +26,9 @@ struct spw__demand {
     uint32_t route;            /* lowest place in the tier's route that a waiter can use */
     bool any;
     bool anywhere;             /* somebody wants nothing but budget: a victim of any pool is of use */
-    bool stuck;                /* somebody was left out */
+    uint64_t stuck_bytes;      /* of the oldest that was left out; 0: none was */
+    struct spw__group *stuck_requester;
+    const struct spw_task *but; /* whose waits are left out as well; NULL: nobody's */
     int complete_with;         /* when set: every waiter ends with it, of those that complete_of lacks room for */
     const struct spw__group *complete_of; /* the root: those whom no group refuses */
     struct spw__group *requester; /* of the oldest waiter; used until the choice was made */
@@ -40,6 +42,7 @@ struct spw__demand spw__demand_look_locked(struct spw_manager *manager, struct s
 struct spw__supply {
     uint64_t leaving; /* of the pools of use */
     uint64_t memory;  /* free there, or leaving */
+    uint64_t scrap;   /* the same, of the pool that comes closest to holding the smallest waiter */
     uint64_t budget;  /* free, or about to be: whatever leaves, of any pool, is charged to it */
     uint64_t overbooked; /* beyond the budget: nobody gets anything before it is gone */
     bool in_flight;   /* some eviction is, of use or not */
@@ -48,6 +51,12 @@ struct spw__supply {
 /* What the pools that the waiters can use have free, and will have when evictions in flight are done; and what the
  * budget has. Memory that is scattered over pools that hold none of the waiters counts for nothing. */
 struct spw__supply spw__demand_supply(struct spw_manager *manager, const struct spw__demand *demand);
+
+/* What it leaves uncovered; where only a hole is missing, what that takes. */
+uint64_t spw__demand_deficit(const struct spw__demand *demand, const struct spw__supply *supply);
+
+/* What those lack whom a group refuses, and what is leaving there does not cover. */
+uint64_t spw__group_deficit(const struct spw__group *group, spw_tier tier);
 
 bool spw__supply_covers(const struct spw__supply *supply, uint64_t bytes, uint64_t budget_bytes);
 

@@ -9,6 +9,9 @@
 #include "src/core/rank.h"
 #include "src/core/use.h"
 
+/* What a spill is taken to cost before any was measured. */
+#define UNMEASURED_NS_PER_MIB UINT64_C(500000)
+
 static struct spw__piece *piece_of(struct spw__item *item)
 {
     return (struct spw__piece *)(void *)item;
@@ -277,6 +280,19 @@ bool spw__victim_pop(struct spw_manager *manager, const struct spw__choice *choi
     victim->bytes = victim->item->bytes;
     note_leaving(victim->queue, piece_of(victim->item)->payload->group, victim->tier, victim->bytes);
     return true;
+}
+
+uint64_t spw__evict_ns_per_mib(const struct spw_manager *manager, spw_tier tier)
+{
+    spw_tier to = tier + 1;
+    while (to < SPW_TIER_DISK && !manager->tiers[to].present)
+        to++;
+    const unsigned edge = SPW__CORE_MOVER + SPW__MOVER_EDGES + 3 * ((unsigned)tier * SPW_TIER_COUNT + (unsigned)to);
+    if (to == SPW_TIER_DISK && !manager->store)
+        return UINT64_MAX;
+    const uint64_t bytes = spw__counter_sum(&manager->counters, edge + 1);
+    const uint64_t ns = spw__counter_sum(&manager->counters, edge + 2);
+    return bytes ? (uint64_t)((double)ns / (double)bytes * (1 << 20)) : UNMEASURED_NS_PER_MIB;
 }
 
 bool spw__evict_clean(struct spw_manager *manager, struct spw__group *requester, spw_tier tier, uint64_t bytes)

@@ -48,24 +48,12 @@ static int visit_growth(struct spw__waiter *waiter, void *arg)
                                                                                                    : SPW_EAGAIN;
 }
 
-/* Some pool has address space without memory. */
-static bool may_grow(struct spw__tier *tier)
-{
-    bool may = false;
-    for (uint32_t i = 0; i < tier->n_pools && !may; i++) {
-        spw__mutex_lock(&tier->pools[i].lock);
-        may = tier->pools[i].grown < tier->pools[i].size;
-        spw__mutex_unlock(&tier->pools[i].lock);
-    }
-    return may;
-}
-
 bool spw__pressure_grow(struct spw_manager *manager, spw_tier which, const struct spw__request *own)
 {
     struct spw__tier *tier = spw__tier_of(manager, which);
     struct growth growth = {.tier = tier, .budget = atomic_load(&manager->root.gates[tier->tier].budget),
                             .least_bytes = UINT64_MAX, .all = !own};
-    if (!tier->present || (own && (own->charge_only || own->min_of || !may_grow(tier))))
+    if (!tier->present || (own && (own->charge_only || own->min_of || !spw__tier_can_grow(tier))))
         return false;
     growth.enough = spw__tier_free_from(tier, 0);
     spw__waitset_visit(&manager->waits, SPW__CHANNEL(tier->tier), visit_growth, &growth);

@@ -47,10 +47,11 @@ void spw__headroom_admitted(struct spw_manager *manager, spw_tier tier)
 uint64_t spw__headroom_deficit(struct spw_manager *manager, spw_tier tier, uint64_t leaving_bytes)
 {
     const uint64_t want = atomic_load(&manager->headroom[tier].want_bytes);
-    const uint64_t coming = free_bytes(manager, tier) + leaving_bytes;
-    if (want && coming >= want)
+    const uint64_t left = free_bytes(manager, tier);
+    /* What has just left counts twice for a moment: only what is free decides that it is enough. */
+    if (want && left >= want)
         spw__headroom_satisfied(manager, tier);
-    return want > coming ? want - coming : 0;
+    return want > left + leaving_bytes ? want - left - leaving_bytes : 0;
 }
 
 void spw__headroom_satisfied(struct spw_manager *manager, spw_tier tier)

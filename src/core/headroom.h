@@ -2,7 +2,7 @@
  *
  *     off  --an admission had to wait (shortfall)--> armed: the whole headroom is wanted
  *     armed, nothing wanted  --an admission leaves less than half of it free (admitted)--> wanted
- *     armed, wanted  --all of it is free or leaving, or nothing more can go (satisfied)--> nothing wanted
+ *     armed, wanted  --all of it is free, or nothing more can go (satisfied)--> nothing wanted
  *     armed  --twice of it is free, and nothing is wanted (admitted)--> off
  *
  * So it begins with a deficit, is never more than what the watermarks name, and stops by itself. Its victims are those

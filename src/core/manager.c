@@ -251,6 +251,8 @@ static void dismantle(struct spw_manager *manager, bool forced)
         spw__mutex_finish(&manager->pressure[tier].lock);
         spw__hole_finish(&manager->holes[tier]);
     }
+    spw__reclaim_finish(manager);
+    spw__external_finish(manager);
     spw__tasks_finish(manager);
     spw__device_close(manager->device);
     spw__groups_finish(manager);
@@ -307,6 +309,11 @@ static struct spw_manager *new_manager(const spw_options *options, const struct 
     spw__waitset_init(&manager->waits, manager->env.clock);
     manager->waits.blocked = spw__arbiter_blocked;
     manager->waits.blocked_arg = manager;
+    manager->waits.help = spw__reclaim_help;
+    manager->waits.leaving = spw__reclaim_leaving;
+    manager->waits.help_arg = manager->waits.leaving_arg = manager;
+    spw__reclaim_init(manager);
+    spw__external_init(&manager->external);
     manager->serial = atomic_fetch_add(&last_serial, 1) + 1;
     manager->waits.room = spw__pressure_room;
     manager->waits.room_arg = manager;
@@ -426,6 +433,10 @@ int spw_manager_destroy(spw_manager *manager)
                          listing.text, live > listing.listed ? ", ..." : "");
     }
     rc = check_raw(manager);
+    if (rc == SPW_OK)
+        rc = spw__reclaimers_check_none(manager);
+    if (rc == SPW_OK)
+        rc = spw__external_check_none(manager);
     if (rc == SPW_OK)
         rc = spw__reservations_check_none(manager);
     if (rc == SPW_OK)

@@ -12,10 +12,12 @@
 #include "spill/store.h"
 #include "spill/victim.h"
 #include "src/core/arbiter.h"
+#include "src/core/external.h"
 #include "src/core/headroom.h"
 #include "src/core/hole.h"
 #include "src/core/parked.h"
 #include "src/core/raw.h"
+#include "src/core/reclaim.h"
 #include "src/core/reserve.h"
 #include "src/core/ticket.h"
 
@@ -33,7 +35,9 @@ enum spw__core_counter {
     SPW__CORE_HOLE_BYTES = SPW__CORE_HOLES + SPW__MEMORY_TIERS,
     SPW__CORE_OVERBOOKS = SPW__CORE_HOLE_BYTES + SPW__MEMORY_TIERS,
     SPW__CORE_OVERBOOK_BYTES = SPW__CORE_OVERBOOKS + SPW__MEMORY_TIERS,
-    SPW__CORE_WAITS = SPW__CORE_OVERBOOK_BYTES + SPW__MEMORY_TIERS,
+    SPW__CORE_RECLAIMS = SPW__CORE_OVERBOOK_BYTES + SPW__MEMORY_TIERS,
+    SPW__CORE_RECLAIM_BYTES = SPW__CORE_RECLAIMS + SPW__MEMORY_TIERS,
+    SPW__CORE_WAITS = SPW__CORE_RECLAIM_BYTES + SPW__MEMORY_TIERS,
     SPW__CORE_WAIT_NS,
     SPW__CORE_WAIT_TIMEOUTS,
     SPW__CORE_SPILL_FAILURES,
@@ -86,6 +90,8 @@ struct spw_manager {
     struct spw__group root; /* gates of all places but meta, whose gate is in meta */
     struct spw__waitset waits;
     struct spw__arbiter arbiter;
+    struct spw__reclaim reclaim;
+    struct spw__external external;
     struct spw__counters counters;
     struct spw__tier tiers[SPW__MEMORY_TIERS];
     struct spw__victims *victims[SPW__MEMORY_TIERS]; /* one per pool */
@@ -129,6 +135,14 @@ void spw__move_give(struct spw_manager *manager, struct spw__move *move);
 static inline void spw__core_count(struct spw_manager *manager, unsigned which, uint64_t amount)
 {
     spw__count(&manager->counters, which, amount);
+}
+
+/* See spw__reclaim_inside_slow. */
+static inline struct spw_reclaimer *spw__reclaim_inside(const struct spw_manager *manager)
+{
+    return atomic_load_explicit(&manager->reclaim.n_running, memory_order_relaxed) == 0
+               ? NULL
+               : spw__reclaim_inside_slow(manager);
 }
 
 static inline struct spw__tier *spw__tier_of(struct spw_manager *manager, spw_tier tier)

@@ -48,10 +48,17 @@ static void count_alloc(spw_manager *manager, const struct spw__block *block, ui
 
 static void give_block(spw_manager *manager, struct spw__block *block, spw_stream *stream)
 {
-    if (block->tier == SPW_TIER_DEVICE && stream)
+    const bool parks = block->tier == SPW_TIER_DEVICE && stream;
+    const uint64_t bytes = block->bytes;
+    const bool keeps = !parks && spw__reclaim_keeps(manager, block);
+    if (keeps)
+        block->group = NULL; /* its charge is kept */
+    if (parks)
         spw__park(manager, block, stream);
     else
         (void)spw__tier_free(spw__tier_of(manager, (spw_tier)block->tier), block);
+    if (keeps)
+        spw__reclaim_keep(manager, bytes);
     spw__pressure_kick(manager, SPW_TIER_HOST);
 }
 

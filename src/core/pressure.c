@@ -1,4 +1,4 @@
-/* Pressure: see pressure.h. Neighbours: pool/tier tries, pool/base/wait queues, spill/victim ranks, evict.c moves. */
+/* Pressure: requests, see pressure.h. Neighbours: pool/tier tries, pool/base/wait queues, pump.c makes room. */
 #include "src/core/pressure.h"
 
 #include "pool/base/error.h"
@@ -163,196 +163,6 @@ static void set_needs(struct spw__request *request)
     }
 }
 
-/* A victim of the pools of use, from that place in the route on. Where the disk is full, and below the tier is nothing
- * but the disk, only clean items are of use: it is not asked once for every victim. */
-static bool pop_victim(struct spw_manager *manager, struct spw__choice choice, struct spw__victim *victim)
-{
-    bool disk_next = true;
-    for (spw_tier below = choice.tier + 1; below < SPW__MEMORY_TIERS; below++)
-        disk_next &= !manager->tiers[below].present;
-    choice.clean_only = victim->disk_full && disk_next;
-    return spw__victim_pop(manager, &choice, victim);
-}
-
-static void end_round_locked(struct spw_manager *manager, struct spw__tier *tier)
-{
-    manager->holes[tier->tier].tries = 0;
-    if (!manager->pressure[tier->tier].failed)
-        return;
-    manager->pressure[tier->tier].failed = false;
-    for (uint32_t i = 0; i < tier->n_pools; i++)
-        spw__victims_forgive(&manager->victims[tier->tier][i]);
-}
-
-enum choice { CHOSE_NOTHING, CHOSE_VICTIM, CHOSE_HOLE };
-
-/* A failure that is no group's own: nothing that would be written can be. */
-static bool is_disk_full(const struct spw__pressure *pressure)
-{
-    return pressure->failed && pressure->failure.code == SPW_ENOSPC && !pressure->failure.group[0];
-}
-
-/* A victim of a group that refuses its own, unless what is leaving there is enough already. Guarded by the tier's
- * pressure lock. */
-static bool choose_in_groups_locked(struct spw_manager *manager, const struct spw__demand *all,
-                                    struct spw__victim *victim)
-{
-    const spw_tier tier = all->tier->tier;
-    struct spw__pressure *pressure = &manager->pressure[tier];
-    for (struct spw__group *group = all->lacking; group; group = group->lack[tier].next) {
-        const struct spw__lack *lack = &group->lack[tier];
-        const struct spw__choice choice = {.tier = tier, .lacking = group, .requester = lack->requester};
-        const uint64_t committed = spw__ledger_committed(group, tier), max = atomic_load(&group->gates[tier].budget);
-        const uint64_t leaving = atomic_load(&group->leaving[tier]);
-        if (committed < leaving || (committed - leaving <= max && lack->bytes <= max - (committed - leaving)))
-            continue;
-        victim->disk_full = is_disk_full(pressure);
-        victim->admission = lack->admission;
-        if (pop_victim(manager, choice, victim))
-            return true;
-        if (pressure->failed && leaving == 0) /* as for all, below */
-            (void)spw__demand_look_locked(manager, all->tier, pressure->failure.code, group);
-    }
-    return false;
-}
-
-/* A victim for what is to be free ahead of demand: while nobody's waits need one, and as long as it can be written. */
-static bool choose_for_headroom_locked(struct spw_manager *manager, struct spw__tier *tier, struct spw__victim *victim)
-{
-    const struct spw__choice choice = {.tier = tier->tier, .lacking = &manager->root, .requester = &manager->root};
-    uint64_t leaving = 0;
-    if (!spw__headroom_wanted(manager, tier->tier))
-        return false;
-    for (uint32_t i = 0; i < tier->n_pools; i++)
-        leaving += atomic_load(&manager->victims[tier->tier][i].leaving_bytes);
-    if (spw__headroom_deficit(manager, tier->tier, leaving) == 0)
-        return false;
-    victim->disk_full = false;
-    victim->admission = true;
-    if (!manager->pressure[tier->tier].failed && pop_victim(manager, choice, victim)) {
-        spw__core_count(manager, SPW__CORE_HEADROOM_BYTES + (unsigned)tier->tier, victim->bytes);
-        return true;
-    }
-    spw__headroom_satisfied(manager, tier->tier);
-    return false;
-}
-
-/* Picks what to do next if what is free and leaving does not cover what is waited for: a victim, or a hole where only
- * that is missing. Guarded by the tier's pressure lock. */
-static enum choice choose_locked(struct spw_manager *manager, struct spw__tier *tier, struct spw__victim *victim,
-                                 struct spw__demand *hole_demand)
-{
-    struct spw__pressure *pressure = &manager->pressure[tier->tier];
-    struct spw__hole *hole = &manager->holes[tier->tier];
-    const struct spw__demand demand = spw__demand_look_locked(manager, tier, 0, NULL);
-    if (!demand.any && !demand.stuck && !demand.lacking)
-        end_round_locked(manager, tier);
-    if (choose_in_groups_locked(manager, &demand, victim))
-        return CHOSE_VICTIM;
-    if (!demand.any)
-        return choose_for_headroom_locked(manager, tier, victim) ? CHOSE_VICTIM : CHOSE_NOTHING;
-    if (hole->active)
-        return CHOSE_NOTHING; /* its window counts as taken until it ends, and then there is another look */
-    const struct spw__supply supply = spw__demand_supply(manager, &demand);
-    const bool covered = spw__supply_covers(&supply, demand.bytes, demand.budget_bytes);
-    if (covered && demand.fragmented_bytes <= supply.leaving)
-        return choose_for_headroom_locked(manager, tier, victim) ? CHOSE_VICTIM : CHOSE_NOTHING;
-    if (demand.fragmented_bytes && supply.leaving == 0 && hole->tries < SPW__HOLE_TRIES_MAX) {
-        *hole_demand = demand;
-        spw__group_use(demand.requester);
-        hole->active = true;
-        return CHOSE_HOLE;
-    }
-    victim->disk_full = is_disk_full(pressure);
-    /* An admission's victim is one that the others would not need. */
-    victim->admission = covered ? demand.fragmented_admission
-                                : spw__supply_covers(&supply, demand.bytes - demand.admission_bytes,
-                                         demand.budget_bytes - demand.admission_budget_bytes);
-    struct spw__choice choice = {.tier = tier->tier, .route = demand.route, .least_bytes = demand.least_bytes,
-                                 .lacking = &manager->root, .requester = demand.requester};
-    if (pop_victim(manager, choice, victim))
-        return CHOSE_VICTIM;
-    choice.route = 0;
-    choice.least_bytes = 0;
-    if (demand.anywhere && demand.budget_bytes + supply.overbooked > supply.budget &&
-        pop_victim(manager, choice, victim))
-        return CHOSE_VICTIM;
-    /* Everything that could go was tried, nothing is on its way, and something could not be written. */
-    if (pressure->failed && !supply.in_flight) {
-        (void)spw__demand_look_locked(manager, tier, pressure->failure.code, &manager->root);
-        end_round_locked(manager, tier);
-    }
-    return CHOSE_NOTHING;
-}
-
-/* Starts the victim's eviction; false: no other can be started now either. */
-static bool evict(struct spw_manager *manager, const struct spw__victim *victim)
-{
-    const enum spw__evict_result result = spw__evict_start(victim);
-    if (result == SPW__EVICT_NO_DISK) { /* filed as failed: the round is not over before it is forgiven */
-        spw__mutex_lock(&manager->pressure[victim->tier].lock);
-        manager->pressure[victim->tier].failed = true;
-        spw__mutex_unlock(&manager->pressure[victim->tier].lock);
-    }
-    return result != SPW__EVICT_BUSY;
-}
-
-/* Evicts and opens holes until nothing more is needed, can be found, or can be done now. */
-static void pump(struct spw_manager *manager, spw_tier tier)
-{
-    struct spw__victim victim;
-    struct spw__demand demand = {.bytes = 0};
-    unsigned searches = 0;
-    bool more = true;
-    while (more) {
-        spw__mutex_lock(&manager->pressure[tier].lock);
-        const enum choice choice = choose_locked(manager, spw__tier_of(manager, tier), &victim, &demand);
-        spw__mutex_unlock(&manager->pressure[tier].lock);
-        switch (choice) {
-        case CHOSE_NOTHING: more = false; break;
-        case CHOSE_VICTIM: more = evict(manager, &victim); break;
-        case CHOSE_HOLE: /* without one, others may still be helped; but not for ever while things change under us */
-            more = spw__hole_open(manager, tier, demand.fragmented_bytes, demand.fragmented_align,
-                                  demand.fragmented_admission, demand.requester) != SPW__HOLE_CLEARING &&
-                   ++searches < SPW__HOLE_TRIES_MAX;
-            break;
-        }
-    }
-}
-
-void spw__pressure_kick(struct spw_manager *manager, spw_tier tier)
-{
-    /* Room in a tier is also room for what the tiers above it would push down. */
-    for (int at = (int)tier < SPW__MEMORY_TIERS ? (int)tier : SPW__MEMORY_TIERS - 1; at >= 0; at--)
-        if (spw__waitset_busy(&manager->waits, SPW__CHANNEL(at)) || spw__headroom_wanted(manager, (spw_tier)at)) {
-            spw_error_info kept; /* what fails in there is not the error of this thread's call */
-            spw__error_save(&kept);
-            pump(manager, (spw_tier)at);
-            (void)spw__error_restore(&kept);
-        }
-    spw__arbiter_wake_satisfied(manager);
-}
-
-void spw__pressure_note_failure(struct spw_manager *manager, spw_tier tier)
-{
-    struct spw__pressure *pressure = &manager->pressure[tier];
-    spw__core_count(manager, SPW__CORE_SPILL_FAILURES, 1);
-    spw__mutex_lock(&pressure->lock);
-    pressure->failed = true;
-    pressure->failure = *spw_error_detail();
-    spw__mutex_unlock(&pressure->lock);
-}
-
-/* What failed after the last requester had left is not held against the next one. */
-static void begin_round(struct spw_manager *manager, spw_tier tier)
-{
-    if (spw__waitset_busy(&manager->waits, SPW__CHANNEL(tier)))
-        return;
-    spw__mutex_lock(&manager->pressure[tier].lock);
-    end_round_locked(manager, spw__tier_of(manager, tier));
-    spw__mutex_unlock(&manager->pressure[tier].lock);
-}
-
 static void enqueue(struct spw__request *request, const spw_wait_options *wait, uint64_t deadline_ns)
 {
     struct spw_manager *manager = request->manager;
@@ -363,9 +173,10 @@ static void enqueue(struct spw__request *request, const spw_wait_options *wait, 
                                            .channels = channels_of(request),
                                            .demands = SPW__CHANNEL(request->lowest), .deadline_ns = deadline_ns,
                                            .task = task, .what = SPW__WAIT_ROOM,
+                                           .helps = !request->completed && (!wait || wait->timeout_ms != 0),
                                            .cancel = wait ? wait->cancel : NULL};
     set_needs(request);
-    begin_round(manager, request->lowest);
+    spw__pressure_begin_round(manager, request->lowest);
     if (request->admission)
         spw__headroom_shortfall(manager, request->first, request->lowest);
     spw__core_count(manager, SPW__CORE_WAITS, 1);
@@ -381,7 +192,8 @@ static void note_wait(struct spw__request *request, int rc)
 {
     struct spw_manager *manager = request->manager;
     spw__core_count(manager, SPW__CORE_WAIT_NS, spw__clock_now_ns(manager->env.clock) - request->begun_ns);
-    if (rc != SPW_OK) /* who was not served must not leave the others' round open */
+    /* Who was not served must not leave the others' round open, nor who was summoned its summons to nobody. */
+    if (rc != SPW_OK || request->waiter.summoned)
         spw__pressure_kick(manager, request->lowest);
 }
 
@@ -396,6 +208,8 @@ static int wait_for_room(struct spw__request *request, const spw_wait_options *w
     const int rc = wait && wait->timeout_ms == 0 ? spw__wait_leave(&manager->waits, &request->waiter)
                                                  : spw__wait_block(&manager->waits, &request->waiter);
     note_wait(request, rc);
+    if (request->waiter.summoned)
+        spw__arbiter_look(manager);
     return rc;
 }
 
@@ -456,6 +270,11 @@ static int run(struct spw__request *request, const spw_wait_options *wait)
 
 int spw__request_run(struct spw__request *request, const spw_wait_options *wait)
 {
+    const struct spw_reclaimer *inside = spw__reclaim_inside(request->manager);
+    if (inside) {
+        const int rc = spw__reclaim_divert(inside, request);
+        return rc == SPW_OK ? spw__reclaim_conclude(inside, request, run(request, NULL)) : rc;
+    }
     struct spw_task *task = spw__task_of(request->manager, wait);
     if (!request->group)
         request->group = spw__task_node(request->manager, task);

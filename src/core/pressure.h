@@ -1,11 +1,12 @@
 /* Requests for memory, and what happens when one does not fit: the one place where that is decided.
  *
- *     try -> (no room) -> drop clean copies -> spill the deficit, coldest first -> wait for it, oldest waiter first
+ *     try -> (no room) -> drop clean copies -> spill the deficit, coldest first, or call reclaimers for it, whichever
+ *         is cheaper (reclaim.h) -> wait for it, oldest waiter first
  *         -> granted | SPW_ENOMEM or SPW_EFRAG at the deadline | SPW_ENOSPC or SPW_EIO when nothing can be spilled
  *
  * A request is a waiter whose attempt allocates: whoever frees memory serves it. It lacks two things, bytes of the
  * budget and memory; a reservation wants the former alone, an allocation under one the latter alone. Nothing evicts but
- * pump, one thread per tier at a time, which counts what is leaving already: victims are never more than the deficit
+ * pump.c, one thread per tier at a time, which counts what is leaving already: victims are never more than the deficit
  * plus one piece.
  */
 #ifndef SPW_CORE_PRESSURE_H
@@ -64,6 +65,17 @@ bool spw__request_possible(const struct spw__request *request);
 
 /* Something in tier became evictable or free: serves its waiters and picks victims for those that are left. */
 void spw__pressure_kick(struct spw_manager *manager, spw_tier tier);
+
+/* The same by the thread of waiter, which waits for room there: it may also call reclaimers. True when it has. */
+bool spw__pressure_help(struct spw_manager *manager, spw_tier tier, struct spw__waiter *waiter);
+
+/* Before somebody begins to wait for room: what failed after the last one had left is not held against it. (pump.c, as
+ * all from kick on) */
+void spw__pressure_begin_round(struct spw_manager *manager, spw_tier tier);
+
+/* Bytes that those who wait for room in tier lack, or in groups of that task, but for who waits on behalf of it.
+ * (demand.c) */
+uint64_t spw__pressure_lack(struct spw_manager *manager, spw_tier tier, const struct spw_task *but);
 
 /* A window of tier's memory was cleared, for which nobody is charged: it goes to the oldest waiter that asks for just
  * as much, barred or not, since it was cleared for one that lacks just that. False: it is still the caller's. (grow.c)

@@ -186,7 +186,10 @@ static int obtain_specially(struct spw__request *request, const spw_reserve_opti
 static int reserve_slowly(struct spw__request *request, const spw_reserve_options *options, spw_reservation **out)
 {
     struct spw_manager *manager = request->manager;
+    const struct spw_reclaimer *inside = spw__reclaim_inside(manager);
     bool overbooks;
+    if (inside)
+        return spw__reclaim_divert(inside, request);
     /* It touches the manager after the wait: a forced destroy lets it leave first. */
     spw__waitset_enter(&manager->waits);
     int rc = obtain_specially(request, options, &overbooks);
@@ -215,7 +218,7 @@ static int check_options(struct spw_manager *manager, const spw_reserve_options 
 /* The quick way: nobody waits, and there is room. */
 static bool commit_at_once(struct spw_manager *manager, struct spw__group *group, spw_tier tier, uint64_t charge)
 {
-    return charge == 0 || (!spw__waitset_busy(&manager->waits, SPW__CHANNEL(tier)) &&
+    return charge == 0 || (!spw__reclaim_inside(manager) && !spw__waitset_busy(&manager->waits, SPW__CHANNEL(tier)) &&
                            spw__ledger_commit(group, tier, charge));
 }
 
@@ -252,6 +255,20 @@ int spw_reserve(spw_manager *manager, spw_place place, uint64_t bytes, const spw
     struct spw__request request = {.manager = manager, .group = group, .bytes = charge, .nowait = is_try,
                                    .net_bytes = net, .charge_only = true, .first = tier, .lowest = tier};
     return reserve_slowly(&request, options, out);
+}
+
+int spw__reserve_for(struct spw_manager *manager, struct spw__group *group, spw_tier tier, uint64_t bytes,
+                     spw_reservation **out)
+{
+    const uint64_t charge = charge_of(spw__tier_of(manager, tier), bytes);
+    const int rc = spw__task_check(manager, NULL);
+    if (rc != SPW_OK)
+        return rc;
+    if (commit_at_once(manager, group, tier, charge))
+        return wrap(manager, group, tier, charge, false, out);
+    struct spw__request request = {.manager = manager, .group = group, .bytes = charge, .net_bytes = (int64_t)charge,
+                                   .charge_only = true, .first = tier, .lowest = tier};
+    return reserve_slowly(&request, &reserve_defaults, out);
 }
 
 /* A ticket's reservation, of which nothing was had yet. */

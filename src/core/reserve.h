@@ -97,6 +97,10 @@ static inline uint8_t spw__reservation_overbooked(const spw_reservation *reserva
     return atomic_load(&reservation->overbooks) ? (uint8_t)(spw__reservation_tier(reservation) + 1) : 0;
 }
 
+/* spw_reserve with its defaults, for whatever group. */
+int spw__reserve_for(struct spw_manager *manager, struct spw__group *group, spw_tier tier, uint64_t bytes,
+                     spw_reservation **out);
+
 /* Gives back bytes that were spent, of a block that names no group. */
 void spw__reservation_put_back(spw_reservation *reservation, uint64_t bytes);
 

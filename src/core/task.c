@@ -52,7 +52,7 @@ spw_task *spw__task_of(spw_manager *manager, const spw_wait_options *wait)
     return attachment ? attachment->task : NULL;
 }
 
-static int check_handle(const spw_task *task, const char *call)
+int spw__task_check_handle(const spw_task *task, const char *call)
 {
     if (!task)
         return spw__fail(SPW_EBADHANDLE, "%s: task is NULL", call);
@@ -73,7 +73,7 @@ int spw__task_check(spw_manager *manager, const spw_wait_options *wait)
     spw_task *task = spw__task_of(manager, wait);
     if (!task)
         return SPW_OK;
-    const int rc = check_handle(task, "wait.task");
+    const int rc = spw__task_check_handle(task, "wait.task");
     if (rc != SPW_OK)
         return rc;
     if (task->manager != manager)
@@ -185,14 +185,15 @@ int spw_task_destroy(spw_task *task)
 {
     if (!task)
         return SPW_OK;
-    int rc = check_handle(task, "spw_task_destroy");
+    int rc = spw__task_check_handle(task, "spw_task_destroy");
     if (rc != SPW_OK)
         return rc;
     spw_manager *manager = task->manager;
     spw__mutex_lock(&manager->waits.lock);
     const uint32_t attached = task->attached, users = atomic_load(&task->users) + task->unheeded;
+    const bool reclaims = task->reclaimers || task->reclaiming;
     uint64_t live = SPW__TASK_LIVE;
-    const bool dies = attached == 0 && users == 0 &&
+    const bool dies = attached == 0 && users == 0 && !reclaims &&
                       atomic_compare_exchange_strong(&task->magic, &live, SPW__TASK_DEAD);
     if (dies) {
         spw__group_leave(manager, &task->node);
@@ -206,16 +207,22 @@ int spw_task_destroy(spw_task *task)
         return SPW_OK;
     if (live != SPW__TASK_LIVE)
         return spw__fail(SPW_EBADHANDLE, "spw_task_destroy: the task was destroyed already");
+    if (reclaims)
+        return spw__fail(SPW_EBUSY, "spw_task_destroy: the task \"%s\" has reclaimers; unregister them first",
+                         task->name);
     return spw__fail(SPW_EBUSY, "spw_task_destroy: %u threads work for the task \"%s\", and %u calls are under way on its "
                                 "behalf; detach the threads first", attached, task->name, users);
 }
 
 int spw_task_attach(spw_task *task)
 {
-    const int rc = check_handle(task, "spw_task_attach");
+    const int rc = spw__task_check_handle(task, "spw_task_attach");
     if (rc != SPW_OK)
         return rc;
     spw_manager *manager = task->manager;
+    const int inside = spw__reclaim_check_outside(manager, "spw_task_attach");
+    if (inside != SPW_OK)
+        return inside;
     if (find_attachment(manager->serial))
         return spw__fail(SPW_EBUSY, "spw_task_attach: this thread works for the task \"%s\" already",
                          find_attachment(manager->serial)->task->name);
@@ -226,6 +233,7 @@ int spw_task_attach(spw_task *task)
     *attachment = (struct attachment){.manager = manager->serial, .task = task};
     spw__mutex_lock(&manager->waits.lock);
     spw__arbiter_change_locked(manager, task, 1, 0);
+    spw__reclaim_hold_locked(manager, task);
     spw__mutex_unlock(&manager->waits.lock);
     return SPW_OK;
 }
@@ -242,11 +250,11 @@ static struct attachment *attachment_to(spw_task *task, const char *call)
 
 int spw_task_detach(spw_task *task)
 {
-    const int rc = check_handle(task, "spw_task_detach");
+    const int rc = spw__task_check_handle(task, "spw_task_detach");
     if (rc != SPW_OK)
         return rc;
     struct attachment *attachment = attachment_to(task, "spw_task_detach");
-    if (!attachment)
+    if (!attachment || spw__reclaim_check_outside(task->manager, "spw_task_detach") != SPW_OK)
         return SPW_EINVAL;
     if (attachment->outside)
         return spw__fail(SPW_EINVAL, "spw_task_detach: this thread is between spw_task_block_begin and _end");
@@ -258,13 +266,31 @@ int spw_task_detach(spw_task *task)
     return SPW_OK;
 }
 
+bool spw__task_is_own(const spw_manager *manager, const spw_task *task)
+{
+    const struct attachment *attachment = find_attachment(manager->serial);
+    return attachment && attachment->task == task;
+}
+
+int spw__task_check_own(spw_task *task, const char *call)
+{
+    const int rc = spw__task_check_handle(task, call);
+    if (rc != SPW_OK)
+        return rc;
+    const struct attachment *attachment = attachment_to(task, call);
+    if (!attachment)
+        return SPW_EINVAL;
+    return attachment->outside ? spw__fail(SPW_EINVAL, "%s: this thread is between spw_task_block_begin and _end", call)
+                               : SPW_OK;
+}
+
 static int change_outside(spw_task *task, bool begins, const char *what, const char *call)
 {
-    const int rc = check_handle(task, call);
+    const int rc = spw__task_check_handle(task, call);
     if (rc != SPW_OK)
         return rc;
     struct attachment *attachment = attachment_to(task, call);
-    if (!attachment)
+    if (!attachment || spw__reclaim_check_outside(task->manager, call) != SPW_OK)
         return SPW_EINVAL;
     if (attachment->outside == begins)
         return spw__fail(SPW_EINVAL, begins ? "%s: a wait outside has begun already on this thread"
@@ -275,6 +301,10 @@ static int change_outside(spw_task *task, bool begins, const char *what, const c
     task->n_outside += begins ? 1u : UINT32_MAX;
     spw__arbiter_change_locked(task->manager, task, 0, begins ? 1 : -1);
     spw__arbiter_look_locked(task->manager);
+    if (!begins) {
+        spw__wait_settle_locked(&task->manager->waits);
+        spw__reclaim_hold_locked(task->manager, task);
+    }
     spw__wait_settle_unlock(&task->manager->waits);
     return SPW_OK;
 }
@@ -354,14 +384,15 @@ static int park(spw_task *task, const spw_wait_options *wait, uint64_t deadline_
 
 int spw__task_turn_check(spw_task *task, const spw_wait_options *wait, spw_wait_options *own)
 {
-    const int rc = check_handle(task, "spw_task_wait_turn");
+    int rc = spw__task_check_handle(task, "spw_task_wait_turn");
     if (rc != SPW_OK)
         return rc;
     if (wait && wait->task && wait->task != task)
         return spw__fail(SPW_EINVAL, "spw_task_wait_turn: wait.task is another task than \"%s\"", task->name);
     *own = wait ? *wait : (spw_wait_options){.timeout_ms = SPW_TIMEOUT_DEFAULT};
     own->task = task;
-    return spw__check_wait(task->manager, own);
+    rc = spw__reclaim_check_outside(task->manager, "spw_task_wait_turn");
+    return rc == SPW_OK ? spw__check_wait(task->manager, own) : rc;
 }
 
 int spw_task_wait_turn(spw_task *task, const spw_wait_options *wait)
@@ -392,7 +423,7 @@ static int visit_cancelled(struct spw__waiter *waiter, void *arg)
 
 int spw_task_cancel(spw_task *task)
 {
-    const int rc = check_handle(task, "spw_task_cancel");
+    const int rc = spw__task_check_handle(task, "spw_task_cancel");
     if (rc != SPW_OK)
         return rc;
     struct spw__waitset *waits = &task->manager->waits;
@@ -408,7 +439,7 @@ int spw_task_cancel(spw_task *task)
 int spw_task_usage_get(spw_task *task, spw_task_usage *usage)
 {
     spw_task_usage found = usage_defaults;
-    int rc = check_handle(task, "spw_task_usage_get");
+    int rc = spw__task_check_handle(task, "spw_task_usage_get");
     if (rc == SPW_OK && (!usage || usage->struct_size < SPW__SIZED_FIRST(spw_task_usage, splits)))
         rc = spw__fail(SPW_EINVAL, "spw_task_usage_get: usage is NULL or its struct_size too small; use "
                                    "spw_task_usage_init");

@@ -51,9 +51,12 @@ struct spw_task {
     /* Guarded by the wait lock. */
     struct spw_task *next;        /* among the live, oldest first, or the dead */
     uint32_t attached, blocked;   /* threads that work for it; those of them that wait, and waits of others */
+    uint32_t outsiders;           /* of blocked: waits of threads that are not attached */
     uint32_t n_outside;           /* threads of it between block_begin and _end: they count among the blocked */
     uint32_t unheeded;            /* tickets that ended after a wait, and whose end nobody has looked at */
     bool running;                 /* counted by the arbiter: see spw__arbiter_change_locked */
+    struct spw_reclaimer *reclaimers; /* registered */
+    bool reclaiming;              /* the callback of one of them runs: its threads go on when that is over */
     struct spw__lacked lacked;
     uint64_t held_when_asked;     /* bytes of the memory tiers */
     struct spw__turn *turns;      /* of threads in spw_task_wait_turn */
@@ -66,6 +69,21 @@ spw_task *spw__task_of(spw_manager *manager, const spw_wait_options *wait);
 
 /* SPW_EINVAL, SPW_EBADHANDLE or SPW_ECANCELED when that task cannot wait. */
 int spw__task_check(spw_manager *manager, const spw_wait_options *wait);
+
+/* SPW_EBADHANDLE or SPW_EFORK, with call in the detail. */
+int spw__task_check_handle(const spw_task *task, const char *call);
+
+/* The same, and SPW_EINVAL unless the calling thread is attached to task and not in a wait outside. */
+int spw__task_check_own(spw_task *task, const char *call);
+
+/* True when the calling thread is attached to task. */
+bool spw__task_is_own(const spw_manager *manager, const spw_task *task);
+
+/* True when every thread that is attached to task waits. Wait lock held. */
+static inline bool spw__task_all_wait(const spw_task *task)
+{
+    return task->attached <= task->blocked - task->outsiders;
+}
 
 /* What a call on behalf of task (NULL: none) is charged to. */
 struct spw__group *spw__task_node(spw_manager *manager, spw_task *task);

@@ -74,8 +74,11 @@ static spw_ticket *take_slot(struct spw_manager *manager)
 int spw__ticket_create(struct spw_manager *manager, enum spw__ticket_kind kind, const spw_wait_options *wait,
                        struct spw__group *group, spw_ticket **out)
 {
-    spw_ticket *ticket = take_slot(manager);
     *out = NULL;
+    const int rc = spw__reclaim_check_outside(manager, "starting a call");
+    if (rc != SPW_OK)
+        return rc;
+    spw_ticket *ticket = take_slot(manager);
     if (!ticket)
         return spw__fail(SPW_ENOMETA, "no metadata memory for a ticket; raise meta=");
     *ticket = (struct spw_ticket){.manager = manager, .kind = kind, .group = group, .wait = *wait,

@@ -71,7 +71,9 @@ int spw_ticket_wait(spw_ticket *ticket, const spw_wait_options *wait)
     if (rc != SPW_OK || atomic_load(&ticket->ended))
         return rc == SPW_OK ? result_of(ticket) : rc;
     wait = wait ? wait : &defaults;
-    rc = spw__check_wait(ticket->manager, wait);
+    rc = spw__reclaim_check_outside(ticket->manager, "spw_ticket_wait");
+    if (rc == SPW_OK)
+        rc = spw__check_wait(ticket->manager, wait);
     return rc == SPW_OK ? wait_for_end(ticket, wait) : rc;
 }
 

@@ -47,6 +47,9 @@ static void fill_memory_tier(spw_manager *manager, spw_tier tier, spw_tier_stats
     stats->reserved_bytes = spw__reservations_look(manager, tier).bytes;
     stats->overbooks = sum(manager, SPW__CORE_OVERBOOKS + (unsigned)tier);
     stats->overbook_bytes = sum(manager, SPW__CORE_OVERBOOK_BYTES + (unsigned)tier);
+    stats->external_bytes = spw__external_bytes(manager, tier);
+    stats->reclaims = sum(manager, SPW__CORE_RECLAIMS + (unsigned)tier);
+    stats->reclaim_bytes = sum(manager, SPW__CORE_RECLAIM_BYTES + (unsigned)tier);
     const struct spw__raw_usage raw = spw__raw_usage(&manager->raw, tier);
     stats->raw_bytes = raw.live_bytes;
     stats->raw_peak_bytes = raw.peak_bytes;
@@ -128,9 +131,9 @@ int spw_stats_dump(spw_manager *manager, spw_stats_format format, spw_writer wri
     if (rc != SPW_OK)
         return rc;
     if (format == SPW_STATS_TEXT)
-        spw__stats_text(&stats, &groups, &out);
+        spw__stats_text(manager, &stats, &groups, &out);
     else
-        spw__stats_json(&stats, &groups, &out);
+        spw__stats_json(manager, &stats, &groups, &out);
     spw__groups_list_finish(manager, &groups);
     return out.rc == 0 ? SPW_OK : spw__fail(SPW_EIO, "spw_stats_dump: the writer returned %d", out.rc);
 }

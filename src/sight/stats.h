@@ -21,8 +21,10 @@ struct spw__human {
 };
 struct spw__human spw__human(uint64_t bytes);
 
-void spw__stats_text(const spw_stats *stats, const struct spw__group_list *groups, struct spw__out *out);
-void spw__stats_json(const spw_stats *stats, const struct spw__group_list *groups, struct spw__out *out);
+void spw__stats_text(spw_manager *manager, const spw_stats *stats, const struct spw__group_list *groups,
+                     struct spw__out *out);
+void spw__stats_json(spw_manager *manager, const spw_stats *stats, const struct spw__group_list *groups,
+                     struct spw__out *out);
 
 /* The part of each that is about groups. (stats_groups.c) */
 void spw__groups_text(const struct spw__group_list *groups, struct spw__out *out);

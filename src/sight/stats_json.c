@@ -1,4 +1,5 @@
 /* The JSON dump: one object, exact integers, names as in the statistics everywhere. */
+#include "src/core/external.h"
 #include "src/sight/stats.h"
 
 static void tier_json(const spw_tier_stats *tier, const char *name, const char *separator, struct spw__out *out)
@@ -7,9 +8,11 @@ static void tier_json(const spw_tier_stats *tier, const char *name, const char *
               "%s\"%s\":{\"budget_bytes\":%llu,\"committed_bytes\":%llu,\"peak_bytes\":%llu,\"free_bytes\":%llu,"
               "\"largest_free_bytes\":%llu,\"allocs\":%llu,\"alloc_bytes\":%llu,\"admits\":%llu,\"admit_bytes\":%llu,"
               "\"fallback_allocs\":%llu,\"fail_budget\":%llu,\"fail_fragmented\":%llu,\"spill_bytes\":%llu,"
-              "\"drop_bytes\":%llu,\"headroom_bytes\":%llu,\"raw_bytes\":%llu,\"raw_peak_bytes\":%llu,\"raw_allocs\":%llu,"
+              "\"drop_bytes\":%llu,\"headroom_bytes\":%llu,\"raw_bytes\":%llu,\"raw_peak_bytes\":%llu,"
+              "\"raw_allocs\":%llu,"
               "\"holes\":%llu,\"hole_bytes\":%llu,\"reserved_bytes\":%llu,\"overbooked_bytes\":%llu,"
-              "\"overbooks\":%llu,\"overbook_bytes\":%llu}",
+              "\"overbooks\":%llu,\"overbook_bytes\":%llu,\"external_bytes\":%llu,\"reclaims\":%llu,"
+              "\"reclaim_bytes\":%llu}",
               separator, name, (unsigned long long)tier->budget_bytes, (unsigned long long)tier->committed_bytes,
               (unsigned long long)tier->peak_bytes, (unsigned long long)tier->free_bytes,
               (unsigned long long)tier->largest_free_bytes, (unsigned long long)tier->allocs,
@@ -22,7 +25,8 @@ static void tier_json(const spw_tier_stats *tier, const char *name, const char *
               (unsigned long long)tier->raw_allocs, (unsigned long long)tier->holes,
               (unsigned long long)tier->hole_bytes, (unsigned long long)tier->reserved_bytes,
               (unsigned long long)tier->overbooked_bytes, (unsigned long long)tier->overbooks,
-              (unsigned long long)tier->overbook_bytes);
+              (unsigned long long)tier->overbook_bytes, (unsigned long long)tier->external_bytes,
+              (unsigned long long)tier->reclaims, (unsigned long long)tier->reclaim_bytes);
 }
 
 static void edges_json(const spw_stats *stats, struct spw__out *out)
@@ -42,7 +46,23 @@ static void edges_json(const spw_stats *stats, struct spw__out *out)
     spw__outf(out, "}");
 }
 
-void spw__stats_json(const spw_stats *stats, const struct spw__group_list *groups, struct spw__out *out)
+/* Per tier, bytes by tag: tags need no escapes. */
+static void external_json(spw_manager *manager, struct spw__out *out)
+{
+    struct spw__external_sum at = {.bytes = 0};
+    int tier = -1;
+    spw__outf(out, ",\"external\":{");
+    while (spw__external_next(manager, &at)) {
+        if ((int)at.tier != tier)
+            spw__outf(out, "%s\"%s\":{", tier < 0 ? "" : "},", spw_tier_name(at.tier));
+        spw__outf(out, "%s\"%s\":%llu", (int)at.tier != tier ? "" : ",", at.tag, (unsigned long long)at.bytes);
+        tier = (int)at.tier;
+    }
+    spw__outf(out, "%s}", tier < 0 ? "" : "}");
+}
+
+void spw__stats_json(spw_manager *manager, const spw_stats *stats, const struct spw__group_list *groups,
+                     struct spw__out *out)
 {
     spw__outf(out, "{\"tiers\":{");
     for (unsigned tier = 0; tier < SPW_TIER_COUNT; tier++)
@@ -50,6 +70,7 @@ void spw__stats_json(const spw_stats *stats, const struct spw__group_list *group
     spw__outf(out, "},");
     edges_json(stats, out);
     spw__groups_json(groups, out);
+    external_json(manager, out);
     spw__outf(out,
               ",\"disk_written_bytes\":%llu,\"disk_read_bytes\":%llu,\"disk_allocated_bytes\":%llu,\"waits\":%llu,"
               "\"wait_ns\":%llu,\"wait_timeouts\":%llu,\"spill_failures\":%llu,\"corrupt_pieces\":%llu,"

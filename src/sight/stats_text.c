@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "src/core/external.h"
+
 struct spw__human spw__human(uint64_t bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
@@ -44,6 +46,19 @@ static void reservations_text(const spw_stats *stats, struct spw__out *out)
     }
 }
 
+/* What others allocated, and what reclaimers freed. */
+static void outside_text(spw_manager *manager, const spw_stats *stats, struct spw__out *out)
+{
+    struct spw__external_sum at = {.bytes = 0};
+    while (spw__external_next(manager, &at))
+        spw__outf(out, "%s: %s charged for \"%s\"\n", spw_tier_name(at.tier), spw__human(at.bytes).text, at.tag);
+    for (unsigned tier = 0; tier < SPW_TIER_COUNT; tier++)
+        if (stats->tiers[tier].reclaims)
+            spw__outf(out, "%s: reclaimers freed %s in %llu calls\n", spw_tier_name((spw_tier)tier),
+                      spw__human(stats->tiers[tier].reclaim_bytes).text,
+                      (unsigned long long)stats->tiers[tier].reclaims);
+}
+
 static void edges_text(const spw_stats *stats, struct spw__out *out)
 {
     spw__outf(out, "\n%-32s %10s %11s %13s\n", "edge", "copies", "bytes", "time summed");
@@ -60,10 +75,12 @@ static void edges_text(const spw_stats *stats, struct spw__out *out)
         }
 }
 
-void spw__stats_text(const spw_stats *stats, const struct spw__group_list *groups, struct spw__out *out)
+void spw__stats_text(spw_manager *manager, const spw_stats *stats, const struct spw__group_list *groups,
+                     struct spw__out *out)
 {
     tiers_text(stats, out);
     reservations_text(stats, out);
+    outside_text(manager, stats, out);
     spw__groups_text(groups, out);
     edges_text(stats, out);
     spw__outf(out, "\ndisk: %s written, %s read, %s allocated (%s%s)\n", spw__human(stats->disk_written_bytes).text,
