@@ -451,6 +451,45 @@ START_TEST(a_buffer_outlives_its_task_and_the_charge_goes_with_it)
 }
 END_TEST
 
+START_TEST(where_a_group_refuses_only_its_own_tasks_are_asked)
+{
+    pthread_barrier_t start;
+    spw_group_options options;
+    spw_task_options inside;
+    spw_group *group = NULL;
+    spw_buffer *more = NULL;
+    close_manager();
+    open_manager("device=1M; host=2M; piece=128K; disk=%s:16M; driver=sim");
+    ck_assert_int_eq(pthread_barrier_init(&start, NULL, 2), 0);
+    struct worker worker = {.held = 256 * KIB, .wanted = 256 * KIB, .start = &start};
+    spw_group_options_init(&options);
+    options.shares[SPW_TIER_HOST].max_bytes = 384 * KIB;
+    ck_assert_int_eq(spw_group_create(manager, &options, &group), SPW_OK);
+    spw_task_options_init(&inside);
+    inside.group = group;
+    inside.priority = 9;
+    ck_assert_int_eq(spw_task_create(manager, &inside, &worker.task), SPW_OK);
+    spw_buffer *device = must_alloc(SPW_DEVICE, MIB); /* without a task */
+    spw_task *outside = task_with("outside", 0, 0);
+    ck_assert_int_eq(spw_task_attach(outside), SPW_OK);
+    spw_buffer *held = hold(512 * KIB); /* less important, but of no use to a group that is over its maximum */
+    worker.thread = must_start(work, &worker);
+    (void)pthread_barrier_wait(&start);
+    await_blocked(worker.task, 1);
+    ck_assert_int_eq(spw_alloc(manager, SPW_DEVICE, 512 * KIB, NULL, &more), SPW_ESPLIT); /* nobody has any for it */
+    join(&worker);
+    ck_assert_int_eq(worker.first, SPW_ERETRY);
+    ck_assert_uint_eq(usage_of(outside).retries, 0);
+    must_release(held);
+    must_release(device);
+    ck_assert_int_eq(spw_task_detach(outside), SPW_OK);
+    end_task(outside);
+    end_task(worker.task);
+    ck_assert_int_eq(spw_group_destroy(group), SPW_OK);
+    (void)pthread_barrier_destroy(&start);
+}
+END_TEST
+
 START_TEST(misuse_is_an_error_that_names_the_task)
 {
     spw_task_options options;
@@ -538,6 +577,7 @@ int main(void)
     tcase_add_test(tests, what_others_seal_serves_who_waits_without_asking_anybody);
     tcase_add_test(tests, a_cancelled_task_waits_no_more);
     tcase_add_test(tests, a_buffer_outlives_its_task_and_the_charge_goes_with_it);
+    tcase_add_test(tests, where_a_group_refuses_only_its_own_tasks_are_asked);
     tcase_add_test(tests, misuse_is_an_error_that_names_the_task);
     tcase_add_test(tests, no_memory_for_a_task_is_ENOMETA);
     tcase_add_test(tests, a_forced_destroy_ends_a_wait_for_a_turn);

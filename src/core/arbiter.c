@@ -6,6 +6,7 @@
 
 #include "pool/base/error.h"
 #include "pool/base/wait_pass.h"
+#include "src/core/demand.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
 #include "src/core/ticket.h"
@@ -59,11 +60,19 @@ void spw__arbiter_blocked(void *arg, struct spw__waiter *waiter, int change)
         spw__arbiter_look_locked(manager);
 }
 
+enum { REFUSERS_MAX = 16 };
+
 /* What a look finds among those who wait on behalf of tasks. */
 struct scan {
-    uint32_t tiers;              /* bits: where somebody waits for memory */
-    struct spw__waiter *retry;   /* of the least important holder that was not asked yet */
-    struct spw__waiter *split;   /* of the most important task */
+    uint32_t waited; /* bits: where somebody waits for memory */
+    uint32_t tiers;  /* bits: where it is memory that any holder could give back */
+    struct refuser {
+        const struct spw__group *group; /* whose maximum refuses somebody: only those below it can help */
+        spw_tier tier;
+    } refusers[REFUSERS_MAX];
+    unsigned n_refusers;
+    struct spw__waiter *retry; /* of the least important holder that was not asked yet */
+    struct spw__waiter *split; /* of the most important task */
 };
 
 /* The wait of a thread for a ticket of its own task, or of another's: the ticket's waits stand for it. */
@@ -72,21 +81,55 @@ static bool is_represented(const struct spw__waiter *waiter)
     return waiter->what == SPW__WAIT_TICKET && ((const struct spw_ticket *)waiter->object)->wait.task;
 }
 
-static int visit_tiers(struct spw__waiter *waiter, void *arg)
+static void note_refuser(struct scan *scan, const struct spw__group *group, spw_tier tier)
 {
-    struct scan *scan = arg;
+    for (unsigned i = 0; i < scan->n_refusers; i++)
+        if (scan->refusers[i].group == group && scan->refusers[i].tier == tier)
+            return;
+    if (scan->n_refusers == REFUSERS_MAX) /* then anybody may be asked */
+        scan->tiers |= SPW__CHANNEL(tier);
+    else
+        scan->refusers[scan->n_refusers++] = (struct refuser){.group = group, .tier = tier};
+}
+
+/* Notes who could help a request, which every waiter on a memory channel is. */
+static void note_request(struct scan *scan, const struct spw__waiter *waiter)
+{
+    const struct spw__request *request = (const struct spw__request *)(const void *)waiter;
+    for (spw_tier tier = SPW_TIER_DEVICE; tier < SPW__MEMORY_TIERS; tier++) {
+        if (!(waiter->channels & SPW__CHANNEL(tier)))
+            continue;
+        scan->waited |= SPW__CHANNEL(tier);
+        const struct spw__group *refuser =
+            spw__request_refused_by(request, spw__tier_of(request->manager, tier));
+        if (refuser)
+            note_refuser(scan, refuser, tier);
+        else
+            scan->tiers |= SPW__CHANNEL(tier);
+    }
+}
+
+static int visit_needs(struct spw__waiter *waiter, void *arg)
+{
     if (waiter->task && waiter->what == SPW__WAIT_TICKET) {
         const struct spw__waiter *current = ((const struct spw_ticket *)waiter->object)->current;
-        scan->tiers |= current ? current->channels & SPW__CHANNELS_MEMORY : 0;
-    } else if (waiter->task)
-        scan->tiers |= waiter->channels & SPW__CHANNELS_MEMORY;
+        if (current)
+            note_request(arg, current);
+    } else if (waiter->task) {
+        note_request(arg, waiter);
+    }
     return SPW_EAGAIN;
 }
 
-static bool holds(const struct spw_task *task, uint32_t tiers)
+/* True when something that the task holds could help somebody who waits. */
+static bool could_help(const struct spw_task *task, const struct scan *scan)
 {
-    for (unsigned tier = 0; tier < SPW__MEMORY_TIERS; tier++)
-        if ((tiers & SPW__CHANNEL(tier)) && spw__ledger_committed(&task->node, (spw_tier)tier))
+    for (spw_tier tier = SPW_TIER_DEVICE; tier < SPW__MEMORY_TIERS; tier++)
+        if ((scan->tiers & SPW__CHANNEL(tier)) && spw__ledger_committed(&task->node, tier))
+            return true;
+    for (unsigned i = 0; i < scan->n_refusers; i++)
+        if (spw__group_is_below(&task->node, scan->refusers[i].group) &&
+            spw__ledger_committed(&task->node, scan->refusers[i].tier))
             return true;
     return false;
 }
@@ -107,7 +150,7 @@ static int visit_candidates(struct spw__waiter *waiter, void *arg)
         return SPW_EAGAIN;
     const struct spw_task *retry = scan->retry ? scan->retry->task : NULL;
     const struct spw_task *split = scan->split ? scan->split->task : NULL;
-    if (atomic_load(&task->asks) == 0 && holds(task, scan->tiers) && (!retry || gives_way(task, retry)))
+    if (atomic_load(&task->asks) == 0 && could_help(task, scan) && (!retry || gives_way(task, retry)))
         scan->retry = waiter;
     /* Only a request for memory can be made smaller. */
     if (((waiter->channels & SPW__CHANNELS_MEMORY) || waiter->what == SPW__WAIT_TICKET) &&
@@ -179,13 +222,13 @@ static bool lift_barriers_locked(struct spw__waitset *waits)
 void spw__arbiter_look_locked(struct spw_manager *manager)
 {
     struct spw__waitset *waits = &manager->waits;
-    struct scan scan = {.tiers = 0};
+    struct scan scan = {.waited = 0};
     if (!is_stuck_locked(manager))
         return;
-    spw__waitset_visit_locked(waits, SPW__CHANNELS_MEMORY | SPW__CHANNEL_OBJECT, visit_tiers, &scan);
+    spw__waitset_visit_locked(waits, SPW__CHANNELS_MEMORY | SPW__CHANNEL_OBJECT, visit_needs, &scan);
     if (lift_barriers_locked(waits) && !is_stuck_locked(manager))
         return;
-    if (spw__reclaim_summon_locked(manager, scan.tiers))
+    if (spw__reclaim_summon_locked(manager, scan.waited))
         return;
     spw__waitset_visit_locked(waits, SPW__CHANNELS_MEMORY | SPW__CHANNEL_OBJECT, visit_candidates, &scan);
     const struct spw_task *parked = most_important_parked_locked(&manager->arbiter);
