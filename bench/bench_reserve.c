@@ -10,7 +10,7 @@
 #include "alloc_bench.h"
 #include "reserve_bench.h"
 
-enum { TURNS = 64, SCALES = 3 };
+enum { TURNS = 64, SCALES = 4 };
 
 struct result {
     struct figure by_depth[DEPTH_MAX + 1]; /* from 0: no group */
@@ -138,7 +138,7 @@ static void print_text(const struct result *r, const struct plan *plan)
         print_figure(line, &r->by_threads[i]);
     }
     for (unsigned i = 0; i < r->n_scales; i++)
-        printf("1e%u threads that wait: served in %.1f ns each\n", i + 2, r->waiters_ns[i]);
+        printf("1e%u requests that wait: served in %.1f ns each\n", i + 2, r->waiters_ns[i]);
     print_figure("admit, release", &r->admit);
     print_figure("admit, seal, release", &r->admit_seal);
     print_figure("map, unmap: one sealed buffer", &r->map);

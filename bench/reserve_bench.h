@@ -37,8 +37,8 @@ spw_manager *manager_of(const char *spec);
 struct figure reserve_release(const struct plan *plan, unsigned depth);
 struct figure reserve_release_threads(const struct plan *plan, unsigned n_threads);
 
-/* n threads wait for a full tier, whose holder gives back what one needs, n times: nanoseconds of each until the last
- * has it. (reserve_waiters.c) */
+/* n requests wait for a full tier, as tickets, and its holder gives back what one needs, n times: nanoseconds of each
+ * until the last has it. (reserve_waiters.c) */
 double waiter_served(unsigned n);
 
 /* Buffers of 1 MiB in the host tier, one thread. (reserve_buffers.c) */
