@@ -207,7 +207,7 @@ static bool is_stuck_locked(struct spw_manager *manager)
 {
     const struct spw__arbiter *arbiter = &manager->arbiter;
     return atomic_load(&arbiter->n_tasks) && arbiter->n_running == 0 && !spw__mover_busy(manager->mover) &&
-           atomic_load(&manager->reclaim.n_running) == 0;
+           atomic_load(&manager->reclaim.n_running) == 0 && atomic_load(&manager->n_patient) == 0;
 }
 
 /* Lets those behind a barrier try; false: there is none. */

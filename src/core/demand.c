@@ -88,13 +88,13 @@ static int visit_demand(struct spw__waiter *waiter, void *arg)
 static void note_most_supply(struct spw_manager *manager, struct spw__demand *demand)
 {
     const struct spw__tier *tier = demand->tier;
-    demand->enough = 0;
-    demand->enough_budget = spw__gate_free(&manager->root.gates[tier->tier]);
+    demand->enough = demand->enough_budget = 0;
     for (uint32_t i = 0; i < tier->n_pools; i++) {
         const uint64_t leaving = atomic_load(&manager->victims[tier->tier][i].leaving_bytes);
         demand->enough += spw__pool_free(&tier->pools[i]) + leaving;
         demand->enough_budget += leaving;
     }
+    demand->enough_budget += spw__gate_free(&manager->root.gates[tier->tier]);
 }
 
 static struct spw__demand look_locked(struct spw_manager *manager, struct spw__demand demand)
@@ -131,8 +131,8 @@ uint64_t spw__pressure_lack(struct spw_manager *manager, spw_tier tier, const st
 
 uint64_t spw__group_deficit(const struct spw__group *group, spw_tier tier)
 {
+    const uint64_t leaving = atomic_load(&group->leaving[tier]), lack = group->lack[tier].bytes; /* first: see the supply */
     const uint64_t committed = spw__ledger_committed(group, tier), max = atomic_load(&group->gates[tier].budget);
-    const uint64_t leaving = atomic_load(&group->leaving[tier]), lack = group->lack[tier].bytes;
     if (committed < leaving || (committed - leaving <= max && lack <= max - (committed - leaving)))
         return 0;
     return committed - leaving + lack - max;
@@ -152,11 +152,9 @@ struct spw__supply spw__demand_supply(struct spw_manager *manager, const struct 
 {
     struct spw__tier *tier = demand->tier;
     const struct spw__gate *gate = &manager->root.gates[tier->tier];
-    const uint64_t budget = atomic_load(&gate->budget), committed = atomic_load(&gate->committed);
     const uint64_t expected = atomic_load(&manager->reclaim.expected_bytes[tier->tier]); /* of reclaimers that run */
-    struct spw__supply supply = {.budget = (budget > committed ? budget - committed : 0) + expected,
-                                 .memory = expected, .leaving = expected, .in_flight = expected != 0,
-                                 .overbooked = committed > budget ? committed - budget : 0};
+    struct spw__supply supply = {.budget = expected, .memory = expected, .leaving = expected,
+                                 .in_flight = expected != 0};
     for (uint32_t at = 0; at < tier->n_pools; at++) {
         const uint64_t leaving = atomic_load(&manager->victims[tier->tier][tier->route[at]].leaving_bytes);
         supply.in_flight |= leaving != 0;
@@ -172,6 +170,10 @@ struct spw__supply spw__demand_supply(struct spw_manager *manager, const struct 
         supply.memory += free_bytes + leaving;
         supply.leaving += leaving;
     }
+    /* After what is leaving: it becomes free first, and is no longer leaving then, so that nothing is missed. */
+    const uint64_t budget = atomic_load(&gate->budget), committed = atomic_load(&gate->committed);
+    supply.budget += budget > committed ? budget - committed : 0;
+    supply.overbooked = committed > budget ? committed - budget : 0;
     return supply;
 }
 

@@ -81,6 +81,7 @@ static void settle_locked(struct spw__piece *piece, struct spw__move *move, int 
     if (to_disk && status == SPW_OK && move->bytes) {
         piece->disk = move->to.extent;
         piece->sum = move->sum;
+        piece->written_ns = spw__clock_now_ns(manager->env.clock);
     }
     if (!stays) {
         *to_free = piece->mem;
@@ -282,17 +283,33 @@ bool spw__victim_pop(struct spw_manager *manager, const struct spw__choice *choi
     return true;
 }
 
-uint64_t spw__evict_ns_per_mib(const struct spw_manager *manager, spw_tier tier)
+/* Where what leaves tier goes, when there is room: the next one that is present. */
+static spw_tier below(const struct spw_manager *manager, spw_tier tier)
 {
-    spw_tier to = tier + 1;
-    while (to < SPW_TIER_DISK && !manager->tiers[to].present)
-        to++;
-    const unsigned edge = SPW__CORE_MOVER + SPW__MOVER_EDGES + 3 * ((unsigned)tier * SPW_TIER_COUNT + (unsigned)to);
-    if (to == SPW_TIER_DISK && !manager->store)
+    do
+        tier++;
+    while (tier < SPW_TIER_DISK && !manager->tiers[tier].present);
+    return tier;
+}
+
+static uint64_t edge_ns_per_mib(const struct spw_manager *manager, spw_tier from, spw_tier to)
+{
+    const unsigned edge = SPW__CORE_MOVER + SPW__MOVER_EDGES + 3 * ((unsigned)from * SPW_TIER_COUNT + (unsigned)to);
+    if ((from == SPW_TIER_DISK || to == SPW_TIER_DISK) && !manager->store)
         return UINT64_MAX;
     const uint64_t bytes = spw__counter_sum(&manager->counters, edge + 1);
     const uint64_t ns = spw__counter_sum(&manager->counters, edge + 2);
     return bytes ? (uint64_t)((double)ns / (double)bytes * (1 << 20)) : UNMEASURED_NS_PER_MIB;
+}
+
+uint64_t spw__evict_ns_per_mib(const struct spw_manager *manager, spw_tier tier)
+{
+    return edge_ns_per_mib(manager, tier, below(manager, tier));
+}
+
+uint64_t spw__reload_ns_per_mib(const struct spw_manager *manager, spw_tier tier)
+{
+    return edge_ns_per_mib(manager, below(manager, tier), tier);
 }
 
 bool spw__evict_clean(struct spw_manager *manager, struct spw__group *requester, spw_tier tier, uint64_t bytes)

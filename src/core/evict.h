@@ -42,6 +42,7 @@ bool spw__evict_clean(struct spw_manager *manager, struct spw__group *requester,
 
 /* What spilling a MiB of tier to where its pieces go next, the tier below it or the disk, has taken so far; 0.5 ms
  * before any was, and UINT64_MAX where nothing can go. */
+uint64_t spw__reload_ns_per_mib(const struct spw_manager *manager, spw_tier tier);
 uint64_t spw__evict_ns_per_mib(const struct spw_manager *manager, spw_tier tier);
 
 /* Takes over the claim's reference and the count. May let lower pools grow: not under a lock. */

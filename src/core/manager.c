@@ -315,6 +315,7 @@ static struct spw_manager *new_manager(const spw_options *options, const struct 
     spw__reclaim_init(manager);
     spw__external_init(&manager->external);
     manager->serial = atomic_fetch_add(&last_serial, 1) + 1;
+    manager->patience_max_ns = UINT64_C(20) * 1000 * 1000;
     manager->waits.room = spw__pressure_room;
     manager->waits.room_arg = manager;
     manager->waits.timer = spw__tickets_timer;

@@ -14,6 +14,7 @@
 #include "src/core/arbiter.h"
 #include "src/core/external.h"
 #include "src/core/headroom.h"
+#include "src/core/patience.h"
 #include "src/core/hole.h"
 #include "src/core/parked.h"
 #include "src/core/raw.h"
@@ -31,7 +32,8 @@ enum spw__core_counter {
     SPW__CORE_SPILL_BYTES = SPW__CORE_ADMIT_BYTES + SPW__MEMORY_TIERS,
     SPW__CORE_DROP_BYTES = SPW__CORE_SPILL_BYTES + SPW__MEMORY_TIERS,
     SPW__CORE_HEADROOM_BYTES = SPW__CORE_DROP_BYTES + SPW__MEMORY_TIERS,
-    SPW__CORE_HOLES = SPW__CORE_HEADROOM_BYTES + SPW__MEMORY_TIERS,
+    SPW__CORE_RELEASE_BYTES = SPW__CORE_HEADROOM_BYTES + SPW__MEMORY_TIERS, /* by the engine */
+    SPW__CORE_HOLES = SPW__CORE_RELEASE_BYTES + SPW__MEMORY_TIERS,
     SPW__CORE_HOLE_BYTES = SPW__CORE_HOLES + SPW__MEMORY_TIERS,
     SPW__CORE_OVERBOOKS = SPW__CORE_HOLE_BYTES + SPW__MEMORY_TIERS,
     SPW__CORE_OVERBOOK_BYTES = SPW__CORE_OVERBOOKS + SPW__MEMORY_TIERS,
@@ -41,6 +43,9 @@ enum spw__core_counter {
     SPW__CORE_WAIT_NS,
     SPW__CORE_WAIT_TIMEOUTS,
     SPW__CORE_SPILL_FAILURES,
+    SPW__CORE_WAITS_CHOSEN,
+    SPW__CORE_SPILLS_CHOSEN,
+    SPW__CORE_RELOADED_SOON_BYTES,
     SPW__CORE_RETRIES,
     SPW__CORE_SPLITS,
     SPW__CORE_TIERS,                                  /* SPW__TIER_COUNTERS per memory tier */
@@ -98,6 +103,9 @@ struct spw_manager {
     struct spw__pressure pressure[SPW__MEMORY_TIERS];
     struct spw__hole holes[SPW__MEMORY_TIERS];
     struct spw__headroom headroom[SPW__MEMORY_TIERS];
+    struct spw__patience patience[SPW__MEMORY_TIERS];
+    uint64_t patience_max_ns;       /* constant, but for tests */
+    _Atomic uint32_t n_patient;     /* atomic: requests that will demand room if nothing is released */
     struct spw__device *device;
     struct spw__store *store;
     struct spw__mover *mover;

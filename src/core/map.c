@@ -20,6 +20,9 @@
 #include "src/core/pressure.h"
 #include "src/core/use.h"
 
+/* What comes back from disk so soon after it was written might rather have stayed. */
+#define RELOADED_SOON_NS UINT64_C(1000000000)
+
 enum phase { ROOM, SETTLE, MOVING, DONE };
 
 struct spw__fetch {
@@ -84,6 +87,9 @@ static void fetch_done(struct spw__move *move, int status)
     struct spw__fetch *fetch = payload->fetch;
     struct spw__block to_free = {.bytes = 0};
     if (status == SPW_OK) {
+        if (move->from.tier == SPW_TIER_DISK && move->bytes &&
+            spw__clock_now_ns(manager->env.clock) - piece->written_ns < RELOADED_SOON_NS)
+            spw__core_count(manager, SPW__CORE_RELOADED_SOON_BYTES, move->bytes);
         to_free = piece->mem;
         publish_locked(fetch, piece);
     } else if (fetch->status == SPW_OK) {

@@ -159,6 +159,7 @@ static void free_piece(struct spw__piece *piece)
     struct spw_manager *manager = piece->payload->manager;
     if (spw__block_is(&piece->mem)) {
         spw__victims_remove(&manager->victims[piece->mem.tier][piece->mem.pool], &piece->item);
+        spw__core_count(manager, SPW__CORE_RELEASE_BYTES + piece->mem.tier, piece->mem.bytes);
         spw__tier_free(spw__tier_of(manager, (spw_tier)piece->mem.tier), &piece->mem);
     }
     if (piece->disk.bytes)

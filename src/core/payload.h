@@ -45,6 +45,7 @@ struct spw__piece {
     struct spw__block to; /* while moving to memory: where to */
     struct spw__extent disk;
     uint64_t sum; /* of the disk copy */
+    uint64_t written_ns; /* when that was written */
     struct spw__move *move; /* in flight: SPILLING or FETCHING */
     struct spw__hole *hole; /* that the piece's move helps to open; NULL: none */
     _Atomic uint32_t pins; /* atomic, written under the payload's lock: queues look whether there are any */

@@ -53,6 +53,8 @@ static void give_block(spw_manager *manager, struct spw__block *block, spw_strea
     const bool keeps = !parks && spw__reclaim_keeps(manager, block);
     if (keeps)
         block->group = NULL; /* its charge is kept */
+    else
+        spw__core_count(manager, SPW__CORE_RELEASE_BYTES + block->tier, bytes);
     if (parks)
         spw__park(manager, block, stream);
     else

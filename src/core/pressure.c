@@ -163,15 +163,17 @@ static void set_needs(struct spw__request *request)
     }
 }
 
-static void enqueue(struct spw__request *request, const spw_wait_options *wait, uint64_t deadline_ns)
+static void enqueue(struct spw__request *request, const spw_wait_options *wait, uint64_t deadline_ns, bool patient)
 {
     struct spw_manager *manager = request->manager;
     struct spw_task *task = request->completed ? wait->task : spw__task_of(manager, wait);
     const struct spw__group *group = request->group; /* an asynchronous request may be over once it was enqueued */
-    request->begun_ns = spw__clock_now_ns(manager->env.clock);
+    const bool first = request->begun_ns == 0;
+    request->begun_ns = first ? spw__clock_now_ns(manager->env.clock) : request->begun_ns;
     request->waiter = (struct spw__waiter){.attempt = attempt, .completed = request->completed,
                                            .channels = channels_of(request),
-                                           .demands = SPW__CHANNEL(request->lowest), .deadline_ns = deadline_ns,
+                                           .demands = patient ? 0 : SPW__CHANNEL(request->lowest),
+                                           .deadline_ns = deadline_ns,
                                            .task = task, .what = SPW__WAIT_ROOM,
                                            .helps = !request->completed && (!wait || wait->timeout_ms != 0),
                                            .cancel = wait ? wait->cancel : NULL};
@@ -179,9 +181,9 @@ static void enqueue(struct spw__request *request, const spw_wait_options *wait, 
     spw__pressure_begin_round(manager, request->lowest);
     if (request->admission)
         spw__headroom_shortfall(manager, request->first, request->lowest);
-    spw__core_count(manager, SPW__CORE_WAITS, 1);
+    spw__core_count(manager, SPW__CORE_WAITS, first);
     if (task)
-        (void)atomic_fetch_add(&task->waits, 1);
+        (void)atomic_fetch_add(&task->waits, first);
     spw__wait_enqueue(&manager->waits, &request->waiter);
     if (spw__ledger_cancelled(group)) /* it may not have been attempted */
         spw__pressure_end_cancelled(manager);
@@ -197,14 +199,42 @@ static void note_wait(struct spw__request *request, int rc)
         spw__pressure_kick(manager, request->lowest);
 }
 
+/* Waits for releases, where they are the better choice; SPW_ETIMEDOUT: they are not, or did not come. */
+static int wait_patiently(struct spw__request *request, const spw_wait_options *wait, uint64_t deadline_ns)
+{
+    struct spw_manager *manager = request->manager;
+    const uint64_t patience_ns = wait && wait->timeout_ms == 0 ? 0 : spw__patience_ns(manager, request);
+    const uint64_t until_ns = spw__clock_now_ns(manager->env.clock) + patience_ns;
+    if (patience_ns == 0 || until_ns >= deadline_ns)
+        return SPW_ETIMEDOUT;
+    (void)atomic_fetch_add(&manager->n_patient, 1);
+    enqueue(request, wait, until_ns, true);
+    const int rc = spw__wait_block(&manager->waits, &request->waiter);
+    (void)atomic_fetch_sub(&manager->n_patient, 1);
+    if (rc == SPW_ETIMEDOUT)
+        return rc;
+    if (rc == SPW_OK)
+        spw__core_count(manager, SPW__CORE_WAITS_CHOSEN, 1);
+    note_wait(request, rc);
+    spw__arbiter_look(manager); /* nobody was asked while this one might have demanded room */
+    return rc;
+}
+
 static int wait_for_room(struct spw__request *request, const spw_wait_options *wait)
 {
     struct spw_manager *manager = request->manager;
-    enqueue(request, wait, spw__deadline_ns(manager, wait));
+    const uint64_t deadline_ns = spw__deadline_ns(manager, wait);
+    if (wait_patiently(request, wait, deadline_ns) != SPW_ETIMEDOUT)
+        return request->waiter.result;
+    const bool was_patient = request->begun_ns != 0;
+    enqueue(request, wait, deadline_ns, false);
     for (spw_tier tier = request->first; tier <= request->lowest; tier++)
         while (spw__pressure_grow(manager, tier, request)) { /* until it is enough for all, or nothing is left */
         }
     spw__pressure_kick(manager, request->lowest);
+    spw__core_count(manager, SPW__CORE_SPILLS_CHOSEN, 1);
+    if (was_patient)
+        spw__arbiter_look(manager);
     const int rc = wait && wait->timeout_ms == 0 ? spw__wait_leave(&manager->waits, &request->waiter)
                                                  : spw__wait_block(&manager->waits, &request->waiter);
     note_wait(request, rc);
@@ -307,7 +337,7 @@ int spw__request_start(struct spw__request *request, const spw_wait_options *wai
     rc = try_at_once(request);
     if (rc != SPW_EAGAIN)
         return grant(request, wait->task, rc);
-    enqueue(request, wait, deadline_ns);
+    enqueue(request, wait, deadline_ns, false);
     return SPW__REQUEST_WAITS;
 }
 

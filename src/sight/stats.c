@@ -68,7 +68,7 @@ static void fill_edges(spw_manager *manager, spw_stats *stats)
 
 int spw_stats_snapshot(spw_manager *manager, spw_stats *out)
 {
-    if (!manager || !out || out->struct_size < SPW__SIZED_FIRST(spw_stats, splits))
+    if (!manager || !out || out->struct_size < SPW__SIZED_FIRST(spw_stats, reloaded_within_1s_bytes))
         return spw__fail(SPW_EINVAL, "spw_stats_snapshot: manager or stats is NULL, or stats->struct_size is %zu, not "
                                      "%zu; use SPW_STATS_INIT", out ? out->struct_size : 0, sizeof *out);
     const int rc = spw__check_process(manager);
@@ -99,6 +99,9 @@ int spw_stats_snapshot(spw_manager *manager, spw_stats *out)
     stats->tasks = atomic_load(&manager->arbiter.n_tasks);
     stats->retries = sum(manager, SPW__CORE_RETRIES);
     stats->splits = sum(manager, SPW__CORE_SPLITS);
+    stats->waits_chosen = sum(manager, SPW__CORE_WAITS_CHOSEN);
+    stats->spills_chosen = sum(manager, SPW__CORE_SPILLS_CHOSEN);
+    stats->reloaded_within_1s_bytes = sum(manager, SPW__CORE_RELOADED_SOON_BYTES);
     /* Never beyond what either side knows: the caller's size is kept, and so is what a newer header has behind it. */
     stats->struct_size = out->struct_size;
     memcpy(out, stats, stats->struct_size < sizeof *stats ? stats->struct_size : sizeof *stats);

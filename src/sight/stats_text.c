@@ -90,6 +90,10 @@ void spw__stats_text(spw_manager *manager, const spw_stats *stats, const struct 
               (unsigned long long)stats->waits, (double)stats->wait_ns / 1e9, (unsigned long long)stats->wait_timeouts,
               (unsigned long long)stats->spill_failures, (unsigned long long)stats->corrupt_pieces,
               (unsigned long long)stats->buffers);
+    if (stats->waits_chosen || stats->spills_chosen || stats->reloaded_within_1s_bytes)
+        spw__outf(out, "served by releases: %llu waits, by making room: %llu; read back within 1 s: %s\n",
+                  (unsigned long long)stats->waits_chosen, (unsigned long long)stats->spills_chosen,
+                  spw__human(stats->reloaded_within_1s_bytes).text);
     if (stats->tasks || stats->retries || stats->splits)
         spw__outf(out, "tasks: %llu; asked to give back %llu times, to take less %llu times\n",
                   (unsigned long long)stats->tasks, (unsigned long long)stats->retries,
