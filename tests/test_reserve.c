@@ -1,5 +1,5 @@
-/* Reservations: what they take from a budget and give back, to the byte; who waits for them, and what ends that. What is
- * allocated under them is in test_reserve_use.c. */
+/* Reservations: what they take from a budget and give back, to the byte; who waits for them, and what ends that. What
+ * is allocated under them is in test_reserve_use.c. */
 #include "tests/reserve_fixture.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
