@@ -61,7 +61,7 @@ struct spw__group {
     _Atomic uint32_t weight[SPW_TIER_META];    /* atomic: deserts beside the siblings; at least 1 */
     _Atomic uint64_t leaving[SPW_TIER_META];   /* atomic: committed bytes that evictions in flight are about to free */
     struct spw__lack lack[SPW_TIER_META];
-    _Atomic uint32_t users; /* atomic: what names it without being charged: payloads, and holes being opened */
+    _Atomic uint32_t users; /* atomic: what names it without being charged: payloads, tickets, and holes being opened */
     struct spw__group *children, *next, *prev; /* guarded by the manager's lock of groups; next and prev: siblings */
 };
 

@@ -269,7 +269,8 @@ void spw__spare_destroy(struct spw__spare *spare)
 /* Operations */
 
 /* From the range, in exchange for the line: what that was charged pays for the block as far as it goes. */
-static __attribute__((noinline)) int alloc_from_range_guarded(struct cache *cache, uint64_t bytes, uint64_t align, struct spw__spare_block *out)
+static __attribute__((noinline)) int alloc_from_range_guarded(struct cache *cache, uint64_t bytes, uint64_t align,
+                                                              struct spw__spare_block *out)
 {
     struct spw__spare *spare = spare_of(cache);
     struct spw__group *group = cache->head.group;

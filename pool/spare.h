@@ -17,7 +17,8 @@
  *
  * Charge. Spare blocks stay committed, to the one group that the cache serves. Bounds: 512 MiB a thread, 1/64 of the
  * pool together, no block above 4 MiB, nor above 1/32 of what its cache may hold (in a bin 1/64). What somebody lacks
- * is not kept (thread_cache.h). Nobody moves spare blocks to open a hole; but who lacks one has drained the caches before.
+ * is not kept (thread_cache.h). Nobody moves spare blocks to open a hole; but who lacks one has drained the caches
+ * before.
  *
  * Invariants (spw__spare_check): what lies in a cache is live in the range, has the bytes of its entry, is in the bin
  * of its size, lies there once, and its word says spare; a cache's charge is the bytes of its entries.

@@ -357,8 +357,10 @@ static int parse_sections(struct cursor *c, spw_spec *spec, uint32_t *named)
 
 #define FIRST_SIZE SPW__SIZED_FIRST(spw_spec, reserved)
 
-static const spw_spec empty = {.struct_size = sizeof(spw_spec), .threads = -1, .verify = -1, .numa_node = -1, .headroom_percent = -1};
-static const spw_spec no_string = {.struct_size = sizeof(spw_spec), .threads = -1, .verify = -1, .numa_node = -1, .headroom_percent = -1,
+static const spw_spec empty = {.struct_size = sizeof(spw_spec), .threads = -1, .verify = -1, .numa_node = -1,
+                               .headroom_percent = -1};
+static const spw_spec no_string = {.struct_size = sizeof(spw_spec), .threads = -1, .verify = -1, .numa_node = -1,
+                                   .headroom_percent = -1,
                                    .pools = {[SPW_TIER_DEVICE] = {{.size_bytes = POOL_DEFAULT}}},
                                    .n_pools = {[SPW_TIER_DEVICE] = 1}};
 

@@ -168,15 +168,16 @@ bool spw__tier_grow_for_all(struct spw__tier *tier, uint64_t least_bytes, uint64
  * theirs. Returns the bytes that were resident and went. Blocks on the system; never under a lock. (trim.c) */
 uint64_t spw__tier_trim(struct spw__tier *tier, uint64_t keep_bytes);
 
-/* Takes back what threads cache: done by every try before it reports that there is no room. Returns
- * the bytes that are no longer committed. (tier_small.c) */
+/* Takes back what threads cache: done by every try before it reports that there is no room. Returns the bytes that are
+ * no longer committed. (tier_small.c) */
 uint64_t spw__tier_drain(struct spw__tier *tier);
 
 /* No more than this lies in caches. (tier_small.c) */
 uint64_t spw__tier_cached_most(const struct spw__tier *tier);
 
 /* Gives a block back to its pool and its group, then signals those who wait for the tier; a small object, and raw
- * memory in a large pool, may stay in the thread's cache as long as nobody waits. SPW_EBADHANDLE, and nothing is changed, when it is not live. */
+ * memory in a large pool, may stay in the thread's cache as long as nobody waits. SPW_EBADHANDLE, and nothing is changed,
+ * when it is not live. */
 int spw__tier_free(struct spw__tier *tier, struct spw__block *block);
 
 /* The block, the first of its pool, will stay for ever (staging): what could only fit in its place is too big. */

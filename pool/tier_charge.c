@@ -1,4 +1,5 @@
-/* Charges without memory: what reservations hold, and what has its memory already. Neighbours: tier.c charges and allocates in one. */
+/* Charges without memory: what reservations hold, and what has its memory already. Neighbours: tier.c charges and
+ * allocates in one. */
 #include "pool/tier.h"
 
 int spw__tier_reserve(struct spw__tier *tier, struct spw__group *group, uint64_t bytes)

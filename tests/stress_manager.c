@@ -92,7 +92,7 @@ static int fill_view(spw_buffer *buffer, spw_view *view, unsigned content)
     return rc;
 }
 
-/* Now and then what is about to be allocated is reserved first, and that in ways that may come to nothing. NULL: not. */
+/* Now and then what is about to be allocated is reserved first, in ways that may come to nothing. NULL: not. */
 static spw_reservation *reserve(struct worker *worker, spw_place place, size_t bytes)
 {
     static const uint32_t flags[] = {0, SPW_RESERVE_TRY, SPW_RESERVE_UPTO, SPW_RESERVE_UPTO | SPW_RESERVE_TRY};

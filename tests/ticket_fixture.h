@@ -107,4 +107,21 @@ static inline uint64_t read_fd(int fd)
     return n;
 }
 
+/* None of what others would take is there. */
+static inline void nothing_is_to_be_taken(spw_ticket *ticket)
+{
+    spw_buffer *buffer;
+    spw_reservation *reservation;
+    spw_block block;
+    spw_view view;
+    ck_assert_int_eq(spw_ticket_take_buffer(ticket, &buffer), SPW_EINVAL);
+    ck_assert_ptr_null(buffer);
+    ck_assert_int_eq(spw_ticket_take_reservation(ticket, &reservation), SPW_EINVAL);
+    ck_assert_ptr_null(reservation);
+    ck_assert_int_eq(spw_ticket_take_block(ticket, &block), SPW_EINVAL);
+    ck_assert_ptr_null(block.ptr);
+    ck_assert_int_eq(spw_ticket_take_view(ticket, &view), SPW_EINVAL);
+    ck_assert_ptr_null(view.data);
+}
+
 #endif

@@ -71,11 +71,11 @@ static inline void spw_group_options_init(spw_group_options *options)
  * SPW_ENOSPC, SPW_EIO, SPW_EDEVICE, SPW_ESHUTDOWN, SPW_EFORK. On error *out is NULL. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_group_create(spw_manager *manager, const spw_group_options *options, spw_group **out);
 
-/* Changes a group's share of a place (SPW_DEVICE, SPW_PINNED_HOST, SPW_HOST or SPW_DISK), all of it. Never blocks. A
- * maximum below what is charged makes the excess overbooked, as spw_set_budget does: nothing new is granted until the
- * group is below it again, and it spills as soon as it asks. A minimum that is raised takes what is free at this
+/* Changes a group's share of a place (SPW_DEVICE, SPW_PINNED_HOST, SPW_HOST or SPW_DISK), all of it. Does not wait, as
+ * spw_set_budget. A maximum below what is charged makes the excess overbooked, as there: nothing new is granted until
+ * the group is below it again, and it spills as soon as it asks. A minimum that is raised takes what is free at this
  * moment. SPW_EINVAL (NULL, a place that groups have no share of, a share as for spw_group_create), SPW_ETOOBIG as
- * there, SPW_ENOMEM (there is no room for the higher minimum now, and nothing was changed), SPW_EFORK. Since 0.1. */
+ * for that, SPW_ENOMEM (there is no room for the higher minimum now, and nothing was changed), SPW_EFORK. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_group_set(spw_group *group, spw_place place, const spw_group_share *share);
 
 /* Ends the group's work, and that of all groups below it, for good: every wait that is charged to them ends with

@@ -57,25 +57,26 @@ static inline void spw_options_init(spw_options *options)
  * error *out is NULL and nothing is left behind. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_manager_create(const spw_options *options, spw_manager **out);
 
-/* Destroys a manager without live buffers: waits for moves in flight and for streams that still use freed memory, ends
- * the threads, removes the spill files, frees all memory. No other call on the manager may run meanwhile. SPW_EBUSY
- * while tickets, buffers, raw blocks or reservations are live: the detail lists buffers by tag, or says how many of the
- * others, of how many bytes, there are, and nothing is freed. SPW_EFORK. NULL is a no-op. Since 0.1. */
+/* Destroys a manager to which nothing belongs any more: waits for moves in flight and for streams that still use freed
+ * memory, ends the threads, removes the spill files, frees all memory. No other call on the manager may run meanwhile.
+ * SPW_EBUSY while tickets, buffers, raw blocks, reclaimers, external charges, reservations, tasks or groups are left:
+ * the detail names them, buffers by tag, or says how many of how many bytes there are, and nothing is freed. SPW_EFORK.
+ * NULL is a no-op. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_manager_destroy(spw_manager *manager);
 
 /* The same with whatever is live; for exits on a fatal error. In this order: waits, on any thread, end with
  * SPW_ESHUTDOWN, and it returns only when the calls that waited have; tickets are destroyed, with what was not taken
- * from them; live buffers are dropped, mapped or not, and
- * their handles poisoned, so that a use gives SPW_EBADHANDLE; then all memory goes, that of the handles, of open views,
- * of raw blocks and of reservations too. From its return on every handle, view and block of the manager dangles: any
- * use is undefined, as is that of the manager. A call that begins while it runs, or runs without waiting, is a race of
- * the program's. In a forked child, and for NULL, nothing happens. Since 0.1. */
+ * from them; live buffers are dropped, mapped or not, and their handles poisoned, so that a use gives SPW_EBADHANDLE;
+ * then all memory goes, that of all handles, of open views and of raw blocks too. From its return on every handle, view
+ * and block of the manager dangles: any use is undefined, as is that of the manager. A call that begins while it runs,
+ * or runs without waiting, is a race of the program's. In a forked child, and for NULL, nothing happens. Since 0.1. */
 SPW_API void spw_manager_destroy_force(spw_manager *manager);
 
 /* Sets the budget of a place (SPW_DEVICE, SPW_PINNED_HOST, SPW_HOST, SPW_DISK or SPW_META), in bytes, at most the size
- * of its pools. Never blocks. Lowering it below what is committed makes the excess overbooked: nothing new is granted
- * until committed is below the budget again, and spilling starts as soon as somebody asks. Raising it lets those who
- * wait proceed. SPW_EINVAL (NULL, a place that does not exist, a budget above its pools), SPW_EFORK. Since 0.1. */
+ * of its pools. Does not wait; the system may be asked for memory on behalf of those who do. Lowering it below what is
+ * committed makes the excess overbooked: nothing new is granted until committed is below the budget again, and spilling
+ * starts as soon as somebody asks. Raising it lets those who wait proceed. SPW_EINVAL (NULL, a place that does not
+ * exist, a budget above its pools), SPW_EFORK. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_set_budget(spw_manager *manager, spw_place place, uint64_t bytes);
 
 /* Budget of a place in bytes, as created or set last; 0 when manager is NULL or the place does not exist. Never blocks.

@@ -2,7 +2,8 @@
  * the hooks of other allocators), charged to the same budgets as buffers.
  *
  * Raw memory does not move, is never pushed out and has no content that Spillway knows of. A request that finds no
- * room evicts buffers and waits as spw_alloc does; raw memory itself never makes room.
+ * room evicts buffers and waits as spw_alloc does; raw memory itself never makes room, unless a reclaimer of its
+ * owner's frees it (reclaim.h).
  *
  * Stream order (device only). A block that is freed with a stream may be handed out at once to an allocation on the
  * same stream, and to everybody else once the work that the stream had been given by then has completed. Until then

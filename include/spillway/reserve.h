@@ -96,8 +96,8 @@ SPW_API SPW_MUST_CHECK int spw_reservation_shrink(spw_reservation *reservation, 
 SPW_API SPW_MUST_CHECK int spw_reservation_split(spw_reservation *reservation, uint64_t bytes, spw_reservation **out);
 
 /* Moves all bytes of from to into; from is gone as if released. SPW_EINVAL, and nothing changes, unless they are two
- * reservations of one place of one manager; SPW_EBUSY while an allocation under from is under way. Never blocks. Since
- * 0.1. */
+ * reservations of one place, charged to one group or task; SPW_EBUSY while an allocation under from is under way. Never
+ * blocks. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_reservation_merge(spw_reservation *into, spw_reservation *from);
 
 /* Ends a reservation: what is left of it is free again, and those who wait are served. SPW_EBADHANDLE for one that was

@@ -1,6 +1,10 @@
 /* Waiting: the options that every call which may wait takes, and cancellation.
  *
- * Ownership: a cancel token belongs to the caller and must outlive the calls that were given it.
+ * Besides the errors that a call names, each that takes these options gives SPW_EINVAL, SPW_EBADHANDLE or SPW_ECANCELED
+ * when it could not wait with their task or token, and SPW_ERETRY or SPW_ESPLIT when it waits for memory on behalf of a
+ * task and that is to give way (task.h). A call without a task never gives the latter two.
+ *
+ * Ownership: a cancel token belongs to the caller and must outlive the calls and tickets that were given it.
  * Threads: a token may be triggered from any thread, and be used by any number of calls at once.
  */
 #ifndef SPILLWAY_WAIT_H

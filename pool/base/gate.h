@@ -1,8 +1,8 @@
 /* A gate: a budget and one atomic counter of committed bytes, the only thing that admits bytes to a place.
  *
  * Invariant: a successful spw__gate_commit never takes committed above the budget, under any interleaving; only
- * spw__ledger_overbook does, and says by how much. Parts (used, reserved, in flight) are derived elsewhere; nothing else
- * decides. Lock-free; any thread.
+ * spw__ledger_overbook does, and says by how much. Parts (used, reserved, in flight) are derived elsewhere; nothing
+ * else decides. Lock-free; any thread.
  */
 #ifndef SPW_BASE_GATE_H
 #define SPW_BASE_GATE_H

@@ -50,13 +50,6 @@ void spw__waitset_granted(struct spw__waitset *set, uint32_t channels)
     spw__wait_settle_unlock(set);
 }
 
-void spw__waitset_lift_barriers(struct spw__waitset *set)
-{
-    spw__mutex_lock(&set->lock);
-    spw__wait_lapse_locked(set, UINT64_MAX);
-    spw__wait_settle_unlock(set);
-}
-
 void spw__wait_enqueue(struct spw__waitset *set, struct spw__waiter *waiter)
 {
     assert(waiter->channels && !(waiter->channels & ~(SPW__CHANNELS_MEMORY | SPW__CHANNEL_OBJECT)));

@@ -18,7 +18,8 @@
  *
  *     open --16 grants passed over the front--> barred: nobody else is attempted on the channel
  *          (the front: the first that is not held back by a limit of its own, which what others get does not change)
- *     barred --the front is DONE | nothing was freed for 100 ms | lift_barriers--> open, and a pass over the others
+ *     barred --the front is DONE | nothing was freed for 100 ms | lapse (by the arbiter)--> open, and a pass over the
+ *          others
  *
  * Threads: any. attempt, visit, completed and the hooks run under the wait lock: they may take pool locks, but do no
  * I/O, copy or callback, and call nothing of this header but spw__waitset_barred. The blocked hook may also visit,
@@ -58,10 +59,8 @@ enum spw__wait_what {
     SPW__WAIT_ROOM,
     SPW__WAIT_HOLE,
     SPW__WAIT_MOVE,
-    SPW__WAIT_STAGING,
     SPW__WAIT_TURN,
     SPW__WAIT_TICKET,
-    SPW__WAIT_OUTSIDE,
 };
 
 /* The trees that a waiter may be in; those of the memory tiers come first, by number. */
@@ -185,9 +184,6 @@ static inline bool spw__waitset_barred(const struct spw__waitset *set, uint32_t 
 /* Who did not queue was served from channels: their fronts were passed over once more. */
 void spw__waitset_granted(struct spw__waitset *set, uint32_t channels);
 
-/* Ends all barriers: what their holders wait for will not come soon. */
-void spw__waitset_lift_barriers(struct spw__waitset *set);
-
 /* Enqueues waiter, makes a pass over its channels, and attempts it at least once unless all of them are barred. Only
  * then does a token that was triggered before end it. */
 void spw__wait_enqueue(struct spw__waitset *set, struct spw__waiter *waiter);
@@ -229,8 +225,8 @@ bool spw__waitset_summon_locked(struct spw__waitset *set, unsigned channel, bool
  * clocks: blocked threads time themselves. */
 uint64_t spw__waitset_expire(struct spw__waitset *set);
 
-/* Bracket a call that may wait, from before it enqueues until it has looked at its manager for
- * the last time. May nest. */
+/* Bracket a call that may wait, from before it enqueues until it has looked at its manager for the last time. May nest.
+ */
 void spw__waitset_enter(struct spw__waitset *set);
 void spw__waitset_leave(struct spw__waitset *set);
 

@@ -1,5 +1,6 @@
 /* Inside the wait primitive: how a waiter ends, passes over those that wait, barriers. For wait.c, wait_pass.c and
- * wait_cancel.c alone; everybody else includes wait.h.
+ * wait_cancel.c, and for those above that end waits or change who runs while they hold the lock (arbiter, tasks, tickets);
+ * everybody else includes wait.h.
  *
  * Threads: all under the set's lock. Ownership: as in wait.h.
  */
@@ -29,7 +30,8 @@ void spw__wait_pass_over_locked(struct spw__waitset *set, unsigned channel, cons
 /* Something was freed: barriers on channels have not stalled. */
 void spw__wait_note_freed_locked(struct spw__waitset *set, uint32_t channels);
 
-/* Ends barriers under which nothing was freed until now_ns; UINT64_MAX: all. */
+/* Ends barriers under which nothing was freed until now_ns; UINT64_MAX: all, since what their holders wait for will not
+ * come soon. */
 void spw__wait_lapse_locked(struct spw__waitset *set, uint64_t now_ns);
 
 /* When the channel's barrier stalls; UINT64_MAX without one. */

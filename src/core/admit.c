@@ -1,4 +1,5 @@
-/* New buffers: admission wherever there is room, and allocation in one place. Neighbours: pressure.c finds the room. */
+/* New buffers: admission wherever there is room, and allocation in one place, blocking or by a ticket. Neighbours:
+ * pressure.c finds the room, payload.c and handle.c make a buffer of it, ticket.c goes on without a thread. */
 #include "src/core/group.h"
 #include "src/core/handle.h"
 #include "src/core/manager.h"
@@ -173,14 +174,12 @@ int spw_admit_start(spw_manager *manager, size_t bytes, const spw_admit_options 
     return rc == SPW_OK ? start_buffer(&request, &taken.wait, taken.tag, "spw_admit_start", out) : rc;
 }
 
-/* The same for an allocation with options as this version knows them, at a memory place. */
+/* Makes a request of an allocation at a memory place, whose other options were checked. */
 static int prepare_alloc_in(spw_manager *manager, struct spw__group *group, spw_place place, size_t bytes,
                             const spw_alloc_options *options, struct spw__request *request)
 {
-    int rc = check_options(manager, "spw_alloc", options->flags, options->tag, &options->wait);
-    if (rc == SPW_OK)
-        rc = spw__reservation_check(options->reservation, manager, SPW_PLACE_TIER(place), SPW_PLACE_TIER(place),
-                                    "spw_alloc");
+    const int rc = spw__reservation_check(options->reservation, manager, SPW_PLACE_TIER(place), SPW_PLACE_TIER(place),
+                                          "spw_alloc");
     if (rc != SPW_OK)
         return rc;
     *request = (struct spw__request){.manager = manager, .bytes = bytes,
@@ -195,10 +194,13 @@ int spw__alloc_in(spw_manager *manager, struct spw__group *group, spw_place plac
                   const spw_alloc_options *options, spw_buffer **out)
 {
     struct spw__request request;
-    const int rc = prepare_alloc_in(manager, group, place, bytes, options, &request);
+    int rc = check_options(manager, "spw_alloc", options->flags, options->tag, &options->wait);
+    if (rc == SPW_OK)
+        rc = prepare_alloc_in(manager, group, place, bytes, options, &request);
     return rc == SPW_OK ? create_buffer(&request, &options->wait, options->tag, out) : rc;
 }
 
+/* As prepare_admit. */
 static int prepare_alloc(spw_manager *manager, spw_place place, size_t bytes, const spw_alloc_options *options,
                          spw_alloc_options *taken, struct spw__request *request)
 {

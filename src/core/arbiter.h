@@ -6,7 +6,7 @@
  *
  *     look: a barrier of the queue is up           --lift--> those behind it are tried
  *           a reclaimer was not tried yet      --summon: who waits for room there--> it is called
- *           a waiting holder was not asked yet     --ask_retry: the least important--> its wait ends with SPW_ERETRY
+ *           a holder that could help was not asked --ask_retry: the least important--> its wait ends with SPW_ERETRY
  *           none is left to ask, tasks are parked  --give_turn: the most important--> its wait_turn ends
  *           all who wait had their turn            --ask_split: the most important--> its wait ends with SPW_ESPLIT
  *           it was asked asks_max times in a row   --give_up--> its wait ends with SPW_ENOMEM, holders named

@@ -35,10 +35,10 @@ int spw_set_budget(spw_manager *manager, spw_place place, uint64_t bytes)
         return spw__fail(SPW_EINVAL, "spw_set_budget: %llu bytes are more than the %llu that %s has",
                          (unsigned long long)bytes, (unsigned long long)most, spw_tier_name(SPW_PLACE_TIER(place)));
     atomic_store(&gate->budget, bytes);
-    if ((unsigned)SPW_PLACE_TIER(place) < SPW__MEMORY_TIERS)
+    if ((unsigned)SPW_PLACE_TIER(place) < SPW__MEMORY_TIERS) {
         spw__waitset_signal(&manager->waits, SPW__CHANNEL(SPW_PLACE_TIER(place)));
-    if ((unsigned)SPW_PLACE_TIER(place) < SPW__MEMORY_TIERS)
         (void)spw__pressure_grow(manager, SPW_PLACE_TIER(place), NULL);
+    }
     spw__pressure_kick(manager, SPW_TIER_HOST);
     return SPW_OK;
 }

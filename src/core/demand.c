@@ -33,6 +33,39 @@ static int go_on(struct spw__demand *demand)
     return ++demand->n_waiters >= LOOK_WAITERS && enough ? SPW__VISIT_STOP : SPW_EAGAIN;
 }
 
+/* It lacks a hole that no window can make: known to be in vain, so that others are looked at. */
+static bool is_stuck(const struct spw__demand *demand, const struct spw__request *request)
+{
+    return request->failed == SPW_EFRAG && request->bytes >= demand->none.bytes &&
+           spw__hole_align(request->align) >= demand->none.align;
+}
+
+/* Adds what a request lacks that victims can bring. */
+static void add_demand(struct spw__demand *demand, const struct spw__request *request)
+{
+    const uint32_t route = spw__tier_first_route(demand->tier, request->bytes);
+    const uint64_t charge = spw__request_charge(request, demand->tier);
+    demand->requester = demand->any ? demand->requester : request->group;
+    demand->any = true;
+    if (!request->reservation) {
+        demand->budget_bytes += charge;
+        demand->admission_budget_bytes += request->admission ? charge : 0;
+    }
+    if (request->charge_only) {
+        demand->anywhere = true;
+        return;
+    }
+    demand->route = demand->bytes && demand->route < route ? demand->route : route;
+    demand->least_bytes = demand->bytes && demand->least_bytes < charge ? demand->least_bytes : charge;
+    demand->bytes += charge;
+    demand->admission_bytes += request->admission ? charge : 0;
+    if (request->failed == SPW_EFRAG && demand->fragmented_bytes == 0) {
+        demand->fragmented_bytes = request->bytes;
+        demand->fragmented_align = request->align;
+        demand->fragmented_admission = request->admission;
+    }
+}
+
 static int visit_demand(struct spw__waiter *waiter, void *arg)
 {
     struct spw__demand *demand = arg;
@@ -52,35 +85,14 @@ static int visit_demand(struct spw__waiter *waiter, void *arg)
         note_lack(demand, request, refuser);
         return SPW_EAGAIN;
     }
-    if (request->failed == SPW_EFRAG && request->bytes >= demand->none.bytes &&
-        spw__hole_align(request->align) >= demand->none.align) {
+    if (is_stuck(demand, request)) {
         if (demand->stuck_bytes == 0) {
             demand->stuck_bytes = request->bytes;
             demand->stuck_requester = request->group;
         }
         return SPW_EAGAIN;
     }
-    const uint32_t route = spw__tier_first_route(demand->tier, request->bytes);
-    const uint64_t charge = spw__request_charge(request, demand->tier);
-    demand->requester = demand->any ? demand->requester : request->group;
-    demand->any = true;
-    if (!request->reservation) {
-        demand->budget_bytes += charge;
-        demand->admission_budget_bytes += request->admission ? charge : 0;
-    }
-    if (request->charge_only) {
-        demand->anywhere = true;
-        return go_on(demand);
-    }
-    demand->route = demand->bytes && demand->route < route ? demand->route : route;
-    demand->least_bytes = demand->bytes && demand->least_bytes < charge ? demand->least_bytes : charge;
-    demand->bytes += charge;
-    demand->admission_bytes += request->admission ? charge : 0;
-    if (request->failed == SPW_EFRAG && demand->fragmented_bytes == 0) {
-        demand->fragmented_bytes = request->bytes;
-        demand->fragmented_align = request->align;
-        demand->fragmented_admission = request->admission;
-    }
+    add_demand(demand, request);
     return go_on(demand);
 }
 

@@ -13,7 +13,7 @@ enum spw__evict_result {
     SPW__EVICT_BUSY,    /* not now: ask again when a move completes or lower memory is freed */
 };
 
-/* An item that was popped with spw__evict_claim, and what its queue counts as leaving for it. */
+/* A victim that was popped (spw__victim_pop), and what its queue counts as leaving for it. */
 struct spw__victim {
     struct spw__item *item;
     struct spw__victims *queue;

@@ -1,4 +1,4 @@
-/* Headroom. Neighbours: pressure.c tells of shortfalls and picks the victims. */
+/* Headroom: see headroom.h. Neighbours: pressure.c tells of shortfalls and admissions, pump.c picks the victims. */
 #include "src/core/headroom.h"
 
 #include "src/core/manager.h"

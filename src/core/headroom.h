@@ -1,7 +1,7 @@
 /* Headroom: room in pinned_host and host that spilling in the background keeps free for what is received.
  *
  *     off  --an admission had to wait (shortfall)--> armed: the whole headroom is wanted
- *     armed, nothing wanted  --an admission leaves less than half of it free (admitted)--> wanted
+ *     armed, nothing wanted  --an admission leaves less than half of it free (admitted), or waits (shortfall)--> wanted
  *     armed, wanted  --all of it is free, or nothing more can go (satisfied)--> nothing wanted
  *     armed  --twice of it is free, and nothing is wanted (admitted)--> off
  *

@@ -4,9 +4,11 @@
  * without a thread (ticket_map.c). When its caller gives up while bytes are on their way, the fetch finishes by itself
  * and the bytes stay where they were asked for.
  *
- *     ROOM   --one block for all pieces granted-->  SETTLE
- *     SETTLE --no piece is being spilled any more-->  MOVING    (a spill in the queue is cancelled, one in flight
- * awaited) MOVING --last move done (fetch_done)-->  DONE
+ *     ROOM   --one block for all pieces granted: fetch_settle--> SETTLE
+ *     SETTLE --no piece is being spilled any more: start_moves--> MOVING   (a spill in the queue is cancelled, one in
+ *        |                                                                  flight awaited)
+ *        \--the content is not needed, nor used: discard--> DONE
+ *     MOVING --last move done: fetch_done--> DONE
  *
  * While a fetch exists other maps of the payload wait for it. In ROOM its pieces may still be victims (room for the
  * whole may have to come from its own parts); from SETTLE on (payload.gathering) they are not.

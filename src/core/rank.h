@@ -1,5 +1,5 @@
-/* Who gives way: victims of one group before those of another. See group.h's "Who gives way". Neighbours: pressure.c
- * asks where there are groups at all; spill/victim passes over the queues.
+/* Who gives way: victims of one group before those of another. See "Who gives way" in <spillway/group.h>. Neighbours:
+ * evict.c pops by it for pump.c, spill/victim passes over the queues.
  *
  * Threads: any; looks only, at what may change meanwhile. */
 #ifndef SPW_CORE_RANK_H

@@ -1,4 +1,5 @@
-/* What a refused request is told. Neighbours: pressure.c decides, this says. */
+/* What a refused request is told: see refusal.h. Neighbours: pressure.c decides, this says; arbiter.c names the holders.
+ */
 #include "src/core/refusal.h"
 
 #include <stdio.h>

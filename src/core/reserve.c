@@ -170,6 +170,15 @@ int spw__reservation_wrap(const struct spw__request *request, spw_reservation **
     return wrap(request->manager, request->group, request->lowest, request->bytes, false, out);
 }
 
+/* A request for so many bytes of the budget and no memory. */
+static struct spw__request request_of(struct spw_manager *manager, struct spw__group *group, spw_tier tier,
+                                      uint64_t charge, int64_t net_bytes)
+{
+    return (struct spw__request){.manager = manager, .group = group, .bytes = charge, .charge_only = true,
+                                 .net_bytes = net_bytes == SPW_NET_BYTES_DEFAULT ? (int64_t)charge : net_bytes,
+                                 .first = tier, .lowest = tier};
+}
+
 /* What flags ask for beside a wait; SPW_EAGAIN: the request is still to be run. */
 static int obtain_specially(struct spw__request *request, const spw_reserve_options *options, bool *overbooks)
 {
@@ -244,16 +253,14 @@ int spw_reserve(spw_manager *manager, spw_place place, uint64_t bytes, const spw
         return rc;
     const spw_tier tier = SPW_PLACE_TIER(place);
     const uint64_t charge = charge_of(spw__tier_of(manager, tier), bytes);
-    const int64_t net = options->net_bytes == SPW_NET_BYTES_DEFAULT ? (int64_t)charge : options->net_bytes;
-    const bool is_try = (options->flags & SPW_RESERVE_TRY) != 0;
     struct spw__group *group;
     rc = spw__group_charged(manager, options->group, &options->wait, "spw_reserve", &group);
     if (rc != SPW_OK)
         return rc;
     if (commit_at_once(manager, group, tier, charge))
         return wrap(manager, group, tier, charge, false, out);
-    struct spw__request request = {.manager = manager, .group = group, .bytes = charge, .nowait = is_try,
-                                   .net_bytes = net, .charge_only = true, .first = tier, .lowest = tier};
+    struct spw__request request = request_of(manager, group, tier, charge, options->net_bytes);
+    request.nowait = (options->flags & SPW_RESERVE_TRY) != 0;
     return reserve_slowly(&request, options, out);
 }
 
@@ -266,8 +273,7 @@ int spw__reserve_for(struct spw_manager *manager, struct spw__group *group, spw_
         return rc;
     if (commit_at_once(manager, group, tier, charge))
         return wrap(manager, group, tier, charge, false, out);
-    struct spw__request request = {.manager = manager, .group = group, .bytes = charge, .net_bytes = (int64_t)charge,
-                                   .charge_only = true, .first = tier, .lowest = tier};
+    struct spw__request request = request_of(manager, group, tier, charge, SPW_NET_BYTES_DEFAULT);
     return reserve_slowly(&request, &reserve_defaults, out);
 }
 
@@ -278,9 +284,9 @@ static void start_reservation(spw_ticket *ticket, const spw_reserve_options *opt
     struct spw_manager *manager = request->manager;
     const spw_tier tier = request->lowest;
     bool overbooks = false;
-    int rc = commit_at_once(manager, request->group, tier, request->bytes) ? SPW_OK
-                                                                           : obtain_specially(request, options,
-                                                                                              &overbooks);
+    int rc = SPW_OK;
+    if (!commit_at_once(manager, request->group, tier, request->bytes))
+        rc = obtain_specially(request, options, &overbooks);
     if (rc == SPW_EAGAIN) {
         (void)spw__ticket_begin_request(ticket);
         return;
@@ -316,10 +322,7 @@ int spw_reserve_start(spw_manager *manager, spw_place place, uint64_t bytes, con
         return rc;
     const spw_tier tier = SPW_PLACE_TIER(place);
     const uint64_t charge = charge_of(spw__tier_of(manager, tier), bytes);
-    ticket->request = (struct spw__request){
-        .manager = manager, .group = group, .bytes = charge,
-        .net_bytes = taken.net_bytes == SPW_NET_BYTES_DEFAULT ? (int64_t)charge : taken.net_bytes,
-        .charge_only = true, .first = tier, .lowest = tier};
+    ticket->request = request_of(manager, group, tier, charge, taken.net_bytes);
     start_reservation(ticket, &taken);
     *out = ticket;
     return SPW_OK;
@@ -350,9 +353,7 @@ int spw_reservation_grow(spw_reservation *reservation, uint64_t bytes, const spw
         spw__reservation_put_back(reservation, charge);
         return SPW_OK;
     }
-    struct spw__request request = {.manager = manager, .group = reservation->group, .bytes = charge,
-                                   .net_bytes = (int64_t)charge, .charge_only = true, .first = tier,
-                                   .lowest = tier};
+    struct spw__request request = request_of(manager, reservation->group, tier, charge, SPW_NET_BYTES_DEFAULT);
     spw__waitset_enter(&manager->waits);
     rc = spw__request_run(&request, wait);
     if (rc == SPW_OK)

@@ -83,8 +83,8 @@ int spw__task_check(spw_manager *manager, const spw_wait_options *wait)
         return spw__fail(SPW_EINVAL, "wait.task: this thread works for the task \"%s\", not for \"%s\"",
                          attachment->task->name, task->name);
     if (attachment && attachment->outside)
-        return spw__fail(SPW_EINVAL, "a call between spw_task_block_begin and _end of the task \"%s\" may wait: end the "
-                                     "wait outside first", task->name);
+        return spw__fail(SPW_EINVAL, "a call between spw_task_block_begin and _end of the task \"%s\" may wait: end "
+                                     "the wait outside first", task->name);
     return atomic_load(&task->cancelled) ? fail_cancelled(task) : SPW_OK;
 }
 
@@ -210,8 +210,8 @@ int spw_task_destroy(spw_task *task)
     if (reclaims)
         return spw__fail(SPW_EBUSY, "spw_task_destroy: the task \"%s\" has reclaimers; unregister them first",
                          task->name);
-    return spw__fail(SPW_EBUSY, "spw_task_destroy: %u threads work for the task \"%s\", and %u calls are under way on its "
-                                "behalf; detach the threads first", attached, task->name, users);
+    return spw__fail(SPW_EBUSY, "spw_task_destroy: %u threads work for the task \"%s\", and %u calls are under way on "
+                                "its behalf; detach the threads first", attached, task->name, users);
 }
 
 int spw_task_attach(spw_task *task)

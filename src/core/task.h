@@ -46,7 +46,7 @@ struct spw_task {
     uint32_t asks_max;
     atomic_bool cancelled;  /* atomic: never cleared */
     _Atomic uint32_t users; /* atomic: calls on its behalf under way */
-    _Atomic uint32_t asks;  /* atomic, changed under the wait lock: SPW_ERETRY and SPW_ESPLIT since it last got something */
+    _Atomic uint32_t asks;  /* atomic, changed under the wait lock: SPW_ERETRY and SPW_ESPLIT since it last got further */
     _Atomic uint64_t waits, retries, splits; /* atomic */
     /* Guarded by the wait lock. */
     struct spw_task *next;        /* among the live, oldest first, or the dead */
