@@ -295,6 +295,43 @@ START_TEST(what_a_reservation_pays_for_while_its_group_is_cancelled_is_neither_l
 }
 END_TEST
 
+/* A buffer that is written again and again; rc is the first result that is none. */
+struct writer {
+    spw_buffer *buffer;
+    int rc;
+    _Atomic bool begun;
+};
+
+static void *write_until_it_fails(void *arg)
+{
+    struct writer *writer = arg;
+    do {
+        writer->rc = spw_buffer_write(writer->buffer, 0, "content", 8);
+        atomic_store(&writer->begun, true);
+    } while (writer->rc == SPW_OK);
+    return NULL;
+}
+
+START_TEST(a_write_that_meets_a_cancel_says_so)
+{
+    open_manager(SMALL_HOST);
+    for (unsigned round = 0; round < 300; round++) {
+        struct writer writer = {.rc = SPW_OK};
+        spw_group *group = must_group("doomed", NULL, 0, SPW_NO_LIMIT, 1);
+        ck_assert_int_eq(alloc_in(group, 4 * KIB, 0, &writer.buffer), SPW_OK);
+        const pthread_t thread = must_start(write_until_it_fails, &writer);
+        while (!atomic_load(&writer.begun))
+            (void)sched_yield();
+        ck_assert_int_eq(spw_group_cancel(group), SPW_OK);
+        ck_assert_int_eq(pthread_join(thread, NULL), 0);
+        ck_assert_int_eq(writer.rc, SPW_ECANCELED);
+        must_release(writer.buffer);
+        must_destroy(group);
+    }
+    close_manager();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("group_cancel");
@@ -307,6 +344,7 @@ int main(void)
     tcase_add_test(tcase, what_a_stream_still_uses_goes_when_it_is_done);
     tcase_add_test(tcase, waits_that_are_charged_to_a_cancelled_group_end);
     tcase_add_test(tcase, what_a_reservation_pays_for_while_its_group_is_cancelled_is_neither_lost_nor_counted_twice);
+    tcase_add_test(tcase, a_write_that_meets_a_cancel_says_so);
     tcase_add_loop_test(tcase, cancel_under_full_load_reaches_zero_counters, 0, 2);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

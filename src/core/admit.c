@@ -86,8 +86,10 @@ int spw__buffer_wrap(struct spw__request *request, const char *tag, spw_buffer *
 
 static int create_buffer(struct spw__request *request, const spw_wait_options *wait, const char *tag, spw_buffer **out)
 {
-    const int rc = request->bytes ? spw__request_run(request, wait) : SPW_OK;
-    return rc == SPW_OK ? spw__buffer_wrap(request, tag, out) : rc;
+    int rc = request->bytes ? spw__request_run(request, wait) : SPW_OK;
+    rc = rc == SPW_OK ? spw__buffer_wrap(request, tag, out) : rc;
+    spw__request_over(request);
+    return rc;
 }
 
 /* Starts the request for a ticket. */
