@@ -240,6 +240,98 @@ START_TEST(cancel_under_full_load_reaches_zero_counters)
 }
 END_TEST
 
+enum { PAID = 64 };
+
+/* What a thread allocates out of a reservation while its group is cancelled. */
+struct payer {
+    spw_reservation *reservation;
+    spw_buffer *buffers[PAID];
+    unsigned n;
+    int rc;
+    _Atomic bool begun;
+};
+
+static void *pay(void *arg)
+{
+    struct payer *payer = arg;
+    spw_alloc_options options;
+    spw_alloc_options_init(&options);
+    options.reservation = payer->reservation;
+    atomic_store(&payer->begun, true);
+    for (payer->n = 0; payer->n < PAID; payer->n++) {
+        payer->rc = spw_alloc(manager, SPW_HOST, 4 * KIB, &options, &payer->buffers[payer->n]);
+        if (payer->rc != SPW_OK)
+            break;
+    }
+    return NULL;
+}
+
+START_TEST(what_a_reservation_pays_for_while_its_group_is_cancelled_is_neither_lost_nor_counted_twice)
+{
+    open_manager(SMALL_HOST);
+    for (unsigned round = 0; round < 300; round++) {
+        struct payer payer = {.rc = SPW_OK};
+        spw_reserve_options options;
+        spw_group *group = must_group("doomed", NULL, 0, SPW_NO_LIMIT, 1);
+        spw_reserve_options_init(&options);
+        options.group = group;
+        ck_assert_int_eq(spw_reserve(manager, SPW_HOST, PAID * 4 * KIB, &options, &payer.reservation), SPW_OK);
+        const pthread_t thread = must_start(pay, &payer);
+        while (!atomic_load(&payer.begun))
+            (void)sched_yield();
+        for (unsigned turn = 0; turn < round % 8; turn++)
+            (void)sched_yield();
+        ck_assert_int_eq(spw_group_cancel(group), SPW_OK);
+        ck_assert_int_eq(pthread_join(thread, NULL), 0);
+        ck_assert(payer.rc == SPW_OK || payer.rc == SPW_ECANCELED);
+        ck_assert_uint_eq(spw_reservation_size(payer.reservation), (PAID - payer.n) * 4 * KIB);
+        ck_assert_uint_eq(held(group), (PAID - payer.n) * 4 * KIB); /* the buffers' bytes are gone */
+        for (unsigned i = 0; i < payer.n; i++)
+            must_release(payer.buffers[i]);
+        ck_assert_int_eq(spw_reservation_release(payer.reservation), SPW_OK);
+        must_destroy(group);
+    }
+    close_manager();
+}
+END_TEST
+
+/* A buffer that is written again and again; rc is the first result that is none. */
+struct writer {
+    spw_buffer *buffer;
+    int rc;
+    _Atomic bool begun;
+};
+
+static void *write_until_it_fails(void *arg)
+{
+    struct writer *writer = arg;
+    do {
+        writer->rc = spw_buffer_write(writer->buffer, 0, "content", 8);
+        atomic_store(&writer->begun, true);
+    } while (writer->rc == SPW_OK);
+    return NULL;
+}
+
+START_TEST(a_write_that_meets_a_cancel_says_so)
+{
+    open_manager(SMALL_HOST);
+    for (unsigned round = 0; round < 300; round++) {
+        struct writer writer = {.rc = SPW_OK};
+        spw_group *group = must_group("doomed", NULL, 0, SPW_NO_LIMIT, 1);
+        ck_assert_int_eq(alloc_in(group, 4 * KIB, 0, &writer.buffer), SPW_OK);
+        const pthread_t thread = must_start(write_until_it_fails, &writer);
+        while (!atomic_load(&writer.begun))
+            (void)sched_yield();
+        ck_assert_int_eq(spw_group_cancel(group), SPW_OK);
+        ck_assert_int_eq(pthread_join(thread, NULL), 0);
+        ck_assert_int_eq(writer.rc, SPW_ECANCELED);
+        must_release(writer.buffer);
+        must_destroy(group);
+    }
+    close_manager();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("group_cancel");
@@ -251,6 +343,8 @@ int main(void)
     tcase_add_test(tcase, a_mapped_buffer_of_a_cancelled_group_goes_with_its_last_view);
     tcase_add_test(tcase, what_a_stream_still_uses_goes_when_it_is_done);
     tcase_add_test(tcase, waits_that_are_charged_to_a_cancelled_group_end);
+    tcase_add_test(tcase, what_a_reservation_pays_for_while_its_group_is_cancelled_is_neither_lost_nor_counted_twice);
+    tcase_add_test(tcase, a_write_that_meets_a_cancel_says_so);
     tcase_add_loop_test(tcase, cancel_under_full_load_reaches_zero_counters, 0, 2);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

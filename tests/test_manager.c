@@ -298,6 +298,81 @@ START_TEST(two_managers_live_side_by_side)
 }
 END_TEST
 
+/* A call that waits on behalf of a task: for a buffer, raw memory, a reservation's growth, or a reclaimer's reserve. */
+struct late {
+    spw_task *task;
+    spw_reservation *reservation;
+    unsigned which;
+    int rc;
+};
+
+static uint64_t nothing_to_free(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
+static uint64_t free_nothing(void *arg, uint64_t bytes)
+{
+    (void)arg;
+    (void)bytes;
+    return 0;
+}
+
+static void *wait_late(void *arg)
+{
+    struct late *late = arg;
+    spw_alloc_options alloc;
+    spw_pool_options pool;
+    spw_reclaimer_options reclaimer;
+    spw_buffer *buffer;
+    spw_block block;
+    spw_reclaimer *registered;
+    ck_assert_int_eq(spw_task_attach(late->task), SPW_OK);
+    switch (late->which) {
+    case 0:
+        spw_alloc_options_init(&alloc);
+        alloc.wait.timeout_ms = SPW_TIMEOUT_INFINITE;
+        late->rc = spw_alloc(manager, SPW_HOST, 4096, &alloc, &buffer);
+        break;
+    case 1:
+        spw_pool_options_init(&pool);
+        pool.wait.timeout_ms = SPW_TIMEOUT_INFINITE;
+        late->rc = spw_pool_alloc(manager, SPW_HOST, 4096, 0, NULL, &pool, &block);
+        break;
+    case 2: late->rc = spw_reservation_grow(late->reservation, 4096, NULL); break;
+    default:
+        spw_reclaimer_options_init(&reclaimer);
+        reclaimer.place = SPW_HOST;
+        reclaimer.reserve_bytes = 4096;
+        reclaimer.estimate = nothing_to_free;
+        reclaimer.reclaim = free_nothing;
+        late->rc = spw_reclaimer_register(late->task, &reclaimer, &registered);
+    }
+    return NULL;
+}
+
+START_TEST(a_forced_destroy_lets_calls_on_behalf_of_tasks_look_at_them_for_the_last_time)
+{
+    for (unsigned which = 0; which < 4; which++) {
+        spw_task *busy = NULL;
+        struct late late = {.which = which};
+        open_manager("host=1M");
+        ck_assert_int_eq(spw_task_create(manager, NULL, &late.task), SPW_OK);
+        ck_assert_int_eq(spw_task_create(manager, NULL, &busy), SPW_OK);
+        ck_assert_int_eq(spw_task_attach(busy), SPW_OK); /* and runs: nobody is asked for anything */
+        ck_assert_int_eq(spw_reserve(manager, SPW_HOST, MIB, NULL, &late.reservation), SPW_OK);
+        const pthread_t thread = must_start(wait_late, &late);
+        do
+            (void)tier_now(SPW_TIER_HOST);
+        while (stats.waits == 0);
+        spw_manager_destroy_force(manager);
+        ck_assert_int_eq(pthread_join(thread, NULL), 0);
+        ck_assert_int_eq(late.rc, SPW_ESHUTDOWN);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("manager");
@@ -315,6 +390,7 @@ int main(void)
     tcase_add_test(tests, destroy_with_live_buffers_lists_them_and_frees_nothing);
     tcase_add_test(tests, many_live_buffers_are_counted_where_they_cannot_all_be_listed);
     tcase_add_test(tests, a_forced_destroy_takes_live_mapped_and_spilled_buffers_with_it);
+    tcase_add_test(tests, a_forced_destroy_lets_calls_on_behalf_of_tasks_look_at_them_for_the_last_time);
     tcase_add_test(tests, calls_in_a_forked_child_are_refused_and_do_the_parent_no_harm);
     tcase_add_test(tests, two_managers_live_side_by_side);
     suite_add_tcase(suite, tests);

@@ -42,6 +42,20 @@ static int check_options(spw_manager *manager, const char *call, uint32_t flags,
     return spw__check_wait(manager, wait);
 }
 
+/* What was allocated is charged to its group from now on, unless that was cancelled. A cancel frees what a handle names
+ * under the payload's lock, after its flag was set: either it meets the charge, or the caller gives the bytes back. */
+static int take_over_charge(struct spw__payload *payload, const struct spw__request *request)
+{
+    if (!request->reservation)
+        return spw__group_check(request->group);
+    spw__mutex_lock(&payload->lock);
+    const int rc = spw__group_check(request->group);
+    if (rc == SPW_OK)
+        spw__payload_set_paid_locked(payload, request->reservation);
+    spw__mutex_unlock(&payload->lock);
+    return rc;
+}
+
 int spw__buffer_wrap(struct spw__request *request, const char *tag, spw_buffer **out)
 {
     struct spw_manager *manager = request->manager;
@@ -52,7 +66,7 @@ int spw__buffer_wrap(struct spw__request *request, const char *tag, spw_buffer *
         spw__tier_free(spw__tier_of(manager, (spw_tier)request->block.tier), &request->block);
     if (rc == SPW_OK)
         rc = spw__handle_create(manager, payload, tag, out);
-    if (rc == SPW_OK && (rc = spw__group_check(request->group)) != SPW_OK) { /* see group_cancel.c */
+    if (rc == SPW_OK && (rc = take_over_charge(payload, request)) != SPW_OK) { /* see group_cancel.c */
         spw__handle_destroy(*out);
         *out = NULL;
     }
@@ -64,7 +78,6 @@ int spw__buffer_wrap(struct spw__request *request, const char *tag, spw_buffer *
         spw__pressure_kick(manager, SPW_TIER_HOST);
         return rc;
     }
-    spw__payload_set_paid(payload, request->reservation);
     if (request->admission && request->bytes) {
         spw__core_count(manager, SPW__CORE_ADMITS + granted.tier, 1);
         spw__core_count(manager, SPW__CORE_ADMIT_BYTES + granted.tier, granted.bytes);
@@ -74,8 +87,10 @@ int spw__buffer_wrap(struct spw__request *request, const char *tag, spw_buffer *
 
 static int create_buffer(struct spw__request *request, const spw_wait_options *wait, const char *tag, spw_buffer **out)
 {
-    const int rc = request->bytes ? spw__request_run(request, wait) : SPW_OK;
-    return rc == SPW_OK ? spw__buffer_wrap(request, tag, out) : rc;
+    int rc = request->bytes ? spw__request_run(request, wait) : SPW_OK;
+    rc = rc == SPW_OK ? spw__buffer_wrap(request, tag, out) : rc;
+    spw__request_over(request);
+    return rc;
 }
 
 /* Starts the request for a ticket. */

@@ -88,7 +88,9 @@ static int take_min(spw_manager *manager, struct spw__group *node, spw_tier tier
     if ((unsigned)tier < SPW__MEMORY_TIERS) {
         struct spw__request request = {.manager = manager, .group = node->parent, .bytes = min, .min_of = node,
                                        .first = tier, .lowest = tier};
-        return spw__request_run(&request, wait);
+        const int rc = spw__request_run(&request, wait);
+        spw__request_over(&request); /* the creation is inside by itself */
+        return rc;
     }
     while (spw__evict_reclaim_disk(manager, node->parent, min))
         if (spw__ledger_set_min(node, tier, min))
@@ -195,6 +197,7 @@ int spw_group_create(spw_manager *manager, const spw_group_options *options, spw
     spw__group_init(&group->node, taken.parent ? &taken.parent->node : &manager->root, &manager->ledger);
     (void)snprintf(group->node.name, sizeof group->node.name, "%s", taken.name ? taken.name : "unnamed");
     group->node.is_group = true;
+    spw__waitset_enter(&manager->waits); /* a wait for its minima may end by a forced destroy */
     spw__group_enter(manager, &group->node);
     enlist(group);
     rc = give_shares(group, &taken);
@@ -202,6 +205,7 @@ int spw_group_create(spw_manager *manager, const spw_group_options *options, spw
         *out = group;
     else
         discard(group);
+    spw__waitset_leave(&manager->waits);
     return rc;
 }
 

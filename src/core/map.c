@@ -249,6 +249,7 @@ static int run_fetch(struct spw__fetch *fetch, const spw_wait_options *wait, uin
 {
     struct spw__payload *payload = fetch->payload;
     int rc = spw__request_run(&fetch->request, wait);
+    spw__request_over(&fetch->request); /* the map is inside by itself */
     spw__mutex_lock(&payload->lock);
     if (rc == SPW_OK)
         spw__fetch_settle_locked(fetch);
@@ -417,8 +418,7 @@ int spw__payload_map(struct spw__payload *payload, spw_place place, uint32_t fla
     spw__mutex_unlock(&payload->lock);
     if (fetched)
         spw__map_fetched(payload);
-    if (entered)
-        spw__waitset_leave(waits);
+    mapped->inside = entered;
     return rc;
 }
 

@@ -12,6 +12,8 @@ struct spw__mapped {
     uint64_t address;
     uint32_t view_id; /* names the view among those open on the payload */
     bool used;        /* a stream was given something to do with it: see spw__use_order */
+    bool inside;      /* the call has waited: spw__waitset_leave follows once it has looked at the manager for the last
+                         time */
 };
 
 /* The parts of spw_map and spw_unmap that know no handle. Arguments are checked, but for what another thread may

@@ -63,11 +63,12 @@ void spw__payload_spares_finish(struct spw_manager *manager)
     spw__mutex_finish(&manager->spares.lock);
 }
 
-void spw__payload_set_paid(struct spw__payload *payload, const spw_reservation *reservation)
+void spw__payload_set_paid_locked(struct spw__payload *payload, const spw_reservation *reservation)
 {
-    for (uint32_t i = 0; reservation && i < payload->n_pieces; i++)
+    spw__mutex_assert_held(&payload->lock);
+    for (uint32_t i = 0; i < payload->n_pieces; i++)
         payload->pieces[i].mem.group = reservation->group;
-    payload->overbooked = reservation ? spw__reservation_overbooked(reservation) : 0;
+    payload->overbooked = spw__reservation_overbooked(reservation);
 }
 
 uint64_t spw__piece_bytes(const struct spw__piece *piece)

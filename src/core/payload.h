@@ -93,9 +93,8 @@ int spw__payload_create(struct spw_manager *manager, struct spw__group *group, u
 /* Frees the spares: no other call of the manager runs. */
 void spw__payload_spares_finish(struct spw_manager *manager);
 
-/* The memory of a payload that is not shared yet was paid for by reservation, whose group is charged from now on. NULL:
- * by nobody. */
-void spw__payload_set_paid(struct spw__payload *payload, const spw_reservation *reservation);
+/* The memory of a payload was paid for by reservation, whose group is charged from now on. Lock held. */
+void spw__payload_set_paid_locked(struct spw__payload *payload, const spw_reservation *reservation);
 
 void spw__payload_ref(struct spw__payload *payload);
 /* Takes a reference unless the payload is about to be freed. */

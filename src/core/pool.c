@@ -145,9 +145,13 @@ int spw_pool_alloc(spw_manager *manager, spw_place place, size_t bytes, size_t a
         return spw__fail(SPW_EINVAL, "spw_pool_alloc: block is NULL");
     *block = (spw_block){.ptr = NULL};
     int rc = prepare(manager, place, bytes, align, options, &taken, &request);
-    if (rc == SPW_OK && bytes && !take_parked(&request, stream))
+    if (rc != SPW_OK)
+        return rc;
+    if (bytes && !take_parked(&request, stream))
         rc = spw__request_run(&request, &taken.wait);
-    return rc == SPW_OK ? spw__raw_wrap(&request, stream, block) : rc;
+    rc = rc == SPW_OK ? spw__raw_wrap(&request, stream, block) : rc;
+    spw__request_over(&request);
+    return rc;
 }
 
 int spw_pool_alloc_start(spw_manager *manager, spw_place place, size_t bytes, size_t align, spw_stream *stream,

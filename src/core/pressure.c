@@ -293,9 +293,14 @@ static int run(struct spw__request *request, const spw_wait_options *wait)
     if (rc != SPW_EAGAIN || request->nowait)
         return settle(request, spw__request_conclude(request, rc));
     spw__waitset_enter(waits);
-    rc = settle(request, spw__request_conclude(request, wait_for_room(request, wait)));
-    spw__waitset_leave(waits);
-    return rc;
+    request->inside = true;
+    return settle(request, spw__request_conclude(request, wait_for_room(request, wait)));
+}
+
+void spw__request_over(const struct spw__request *request)
+{
+    if (request->inside)
+        spw__waitset_leave(&request->manager->waits);
 }
 
 int spw__request_run(struct spw__request *request, const spw_wait_options *wait)

@@ -41,6 +41,7 @@ struct spw__request {
     void (*completed)(struct spw__waiter *waiter);
     void *arg;
     uint64_t begun_ns; /* when its wait began */
+    bool inside;       /* its thread has waited, and is to leave: see spw__request_over */
 };
 
 /* Bytes that the request is charged in tier. */
@@ -49,9 +50,13 @@ static inline uint64_t spw__request_charge(const struct spw__request *request, c
     return request->charge_only ? request->bytes : spw__tier_charge(tier, request->bytes);
 }
 
-/* Blocks as wait says. On success request->block is the caller's; what a reservation paid for names no group yet (see
+/* Blocks as wait says, and is followed by spw__request_over. On success request->block is the caller's; what a reservation paid for names no group yet (see
  * reserve.h). On error the thread's detail is set, and a reservation has its bytes back. */
 int spw__request_run(struct spw__request *request, const spw_wait_options *wait);
+
+/* The call has looked at its manager, and its task, for the last time: a forced destroy, which waits for calls that
+ * waited, may go on. */
+void spw__request_over(const struct spw__request *request);
 
 /* The asynchronous form. start ends as run does, without waiting, or gives SPW__REQUEST_WAITS: then room is still to be
  * made for it (spw__tickets_make_room), and once completed was called finish is given the waiter's result, and ends as

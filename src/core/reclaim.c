@@ -277,16 +277,19 @@ int spw_reclaimer_register(spw_task *task, const spw_reclaimer_options *options,
     if (!reclaimer)
         return rc == SPW_OK ? SPW_ENOMETA : rc;
     fill(reclaimer, task, &taken);
+    struct spw_manager *manager = task->manager;
+    spw__waitset_enter(&manager->waits); /* the wait for its reserve may end by a forced destroy */
     if (taken.reserve_bytes)
-        rc = spw__reserve_for(task->manager, &task->node, reclaimer->tier, taken.reserve_bytes, &reclaimer->reserve);
-    if (rc != SPW_OK) {
+        rc = spw__reserve_for(manager, &task->node, reclaimer->tier, taken.reserve_bytes, &reclaimer->reserve);
+    if (rc == SPW_OK) {
+        *out = reclaimer; /* before it may be called, and unregister itself */
+        publish(reclaimer);
+        spw__pressure_kick(manager, SPW_TIER_HOST); /* somebody may wait for what it can free */
+    } else {
         bury(reclaimer);
-        return rc;
     }
-    *out = reclaimer; /* before it may be called, and unregister itself */
-    publish(reclaimer);
-    spw__pressure_kick(task->manager, SPW_TIER_HOST); /* somebody may wait for what it can free */
-    return SPW_OK;
+    spw__waitset_leave(&manager->waits);
+    return rc;
 }
 
 /* Takes it out of its task's, so that it is not called any more. */

@@ -199,14 +199,12 @@ static int reserve_slowly(struct spw__request *request, const spw_reserve_option
     bool overbooks;
     if (inside)
         return spw__reclaim_divert(inside, request);
-    /* It touches the manager after the wait: a forced destroy lets it leave first. */
-    spw__waitset_enter(&manager->waits);
     int rc = obtain_specially(request, options, &overbooks);
     if (rc == SPW_EAGAIN)
         rc = spw__request_run(request, &options->wait);
     if (rc == SPW_OK)
         rc = wrap(manager, request->group, request->lowest, request->bytes, overbooks, out);
-    spw__waitset_leave(&manager->waits);
+    spw__request_over(request);
     return rc;
 }
 
@@ -354,11 +352,10 @@ int spw_reservation_grow(spw_reservation *reservation, uint64_t bytes, const spw
         return SPW_OK;
     }
     struct spw__request request = request_of(manager, reservation->group, tier, charge, SPW_NET_BYTES_DEFAULT);
-    spw__waitset_enter(&manager->waits);
     rc = spw__request_run(&request, wait);
     if (rc == SPW_OK)
         spw__reservation_put_back(reservation, charge);
-    spw__waitset_leave(&manager->waits);
+    spw__request_over(&request);
     return rc;
 }
 

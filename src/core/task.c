@@ -406,8 +406,9 @@ int spw_task_wait_turn(spw_task *task, const spw_wait_options *wait)
     (void)atomic_fetch_add(&task->users, 1);
     rc = park(task, &own, spw__deadline_ns(manager, &own));
     (void)atomic_fetch_sub(&task->users, 1);
+    rc = spw__task_turn_conclude(task, rc);
     spw__waitset_leave(&manager->waits);
-    return spw__task_turn_conclude(task, rc);
+    return rc;
 }
 
 int spw__task_turn_conclude(const spw_task *task, int rc)

@@ -59,6 +59,18 @@ spw_view spw__view_of(struct spw__payload *payload, const struct spw__mapped *ma
                       .reserved = {payload, (void *)(uintptr_t)mapped->view_id}};
 }
 
+/* Orders what will use an open view after earlier uses of the buffer, and fills it in. */
+static int hand_over(struct spw__payload *payload, const struct spw__mapped *mapped, uint32_t flags,
+                     const spw_map_options *options, spw_view *view)
+{
+    const int rc = mapped->used ? spw__use_order(payload, options->stream, &options->wait) : SPW_OK;
+    if (rc == SPW_OK)
+        *view = spw__view_of(payload, mapped, flags);
+    else
+        (void)spw__payload_unmap(payload, mapped->view_id, (flags & SPW_MAP_WRITE) != 0, NULL);
+    return rc;
+}
+
 int spw_map(spw_buffer *buffer, spw_place place, uint32_t flags, const spw_map_options *options, spw_view *view)
 {
     spw_map_options taken;
@@ -67,20 +79,14 @@ int spw_map(spw_buffer *buffer, spw_place place, uint32_t flags, const spw_map_o
         return spw__fail(SPW_EINVAL, "spw_map: view is NULL");
     *view = (spw_view){.data = NULL};
     int rc = spw__map_check(buffer, place, flags, options, &taken);
-    options = &taken;
-    if (rc == SPW_OK)
-        rc = spw__payload_map(buffer->payload, place, flags, options, &mapped);
     if (rc != SPW_OK)
         return rc;
-    const bool write = (flags & SPW_MAP_WRITE) != 0;
-    if (mapped.used)
-        rc = spw__use_order(buffer->payload, options->stream, &options->wait);
-    if (rc != SPW_OK) {
-        (void)spw__payload_unmap(buffer->payload, mapped.view_id, write, NULL);
-        return rc;
-    }
-    *view = spw__view_of(buffer->payload, &mapped, flags);
-    return SPW_OK;
+    rc = spw__payload_map(buffer->payload, place, flags, &taken, &mapped);
+    if (rc == SPW_OK)
+        rc = hand_over(buffer->payload, &mapped, flags, &taken, view);
+    if (mapped.inside)
+        spw__waitset_leave(&buffer->manager->waits);
+    return rc;
 }
 
 int spw_unmap(spw_buffer *buffer, spw_view *view, spw_stream *stream)
@@ -110,6 +116,8 @@ int spw_buffer_write(spw_buffer *buffer, size_t offset, const void *src, size_t 
     if (!src)
         return spw__fail(SPW_EINVAL, "spw_buffer_write: src is NULL");
     spw_view view;
+    /* In memory, since only sealed buffers are ever on disk; else it is cancelled, as the next look will tell. */
+    const spw_place place = spw_buffer_place(buffer);
     spw__mutex_lock(&payload->lock);
     const bool sealed = payload->sealed;
     rc = spw__payload_check_locked(payload);
@@ -119,7 +127,6 @@ int spw_buffer_write(spw_buffer *buffer, size_t offset, const void *src, size_t 
     if (sealed)
         return spw__fail(SPW_ESEALED, "spw_buffer_write: the buffer \"%s\" is sealed: its content is immutable",
                          buffer->tag);
-    const spw_place place = spw_buffer_place(buffer); /* in memory: only sealed buffers are ever on disk */
     rc = spw_map(buffer, place, SPW_MAP_WRITE | SPW_MAP_HERE, NULL, &view);
     if (rc != SPW_OK)
         return rc;
