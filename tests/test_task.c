@@ -376,6 +376,71 @@ START_TEST(where_a_group_refuses_only_its_own_tasks_are_asked)
 }
 END_TEST
 
+/* A spill whose staging and copies wait for a stream is on its way: who waits for it is seen to wait, and is no deadlock. */
+START_TEST(what_is_on_its_way_is_waited_for_before_anybody_is_asked)
+{
+    spw_view scratch, view;
+    spw_map_options options;
+    spw_buffer *more = NULL;
+    close_manager();
+    open_manager("device=18M; host=8M; piece=1M; disk=%s:64M; driver=sim");
+    spw_buffer *room = must_alloc(SPW_DEVICE, 16 * MIB);
+    ck_assert_int_eq(spw_map(room, SPW_DEVICE, SPW_MAP_WRITE, NULL, &scratch), SPW_OK);
+    spw_buffer *victim = must_make(SPW_DEVICE, MIB, 1);
+    spw__stream stream = busy_stream(&scratch);
+    spw_map_options_init(&options);
+    options.stream = (spw_stream *)stream;
+    ck_assert_int_eq(spw_map(victim, SPW_DEVICE, SPW_MAP_READ, &options, &view), SPW_OK);
+    ck_assert_int_eq(spw_unmap(victim, &view, options.stream), SPW_OK);
+    spw_task *task = task_with("alone", 0, 0);
+    ck_assert_int_eq(spw_task_attach(task), SPW_OK);
+    spw_buffer *held = must_alloc(SPW_DEVICE, 512 * KIB); /* it could be asked for that */
+    ck_assert_int_eq(spw_alloc(manager, SPW_DEVICE, MIB, NULL, &more), SPW_OK);
+    ck_assert_uint_eq(usage_of(task).retries, 0);
+    ck_assert_uint_eq(usage_of(task).waits, 1);
+    check_at(victim, SPW_HOST, 1);
+    ck_assert_int_eq(spw_unmap(room, &scratch, NULL), SPW_OK);
+    must_release(room);
+    must_release(victim);
+    must_release(held);
+    must_release(more);
+    ck_assert_int_eq(spw__device_stream_destroy(manager->device, stream), SPW_OK);
+    ck_assert_int_eq(spw_task_detach(task), SPW_OK);
+    end_task(task);
+}
+END_TEST
+
+START_TEST(an_error_for_want_of_memory_names_who_holds_it_and_who_waits)
+{
+    pthread_barrier_t start;
+    spw_alloc_options options;
+    spw_buffer *more = NULL;
+    ck_assert_int_eq(pthread_barrier_init(&start, NULL, 2), 0);
+    struct worker worker = {.task = task_with("build", 1, 0), .held = 512 * KIB, .wanted = 512 * KIB, .start = &start};
+    spw_task *probe = task_with("probe", 2, 0);
+    ck_assert_int_eq(spw_task_attach(probe), SPW_OK);
+    spw_buffer *held = hold(256 * KIB);
+    worker.thread = must_start(work, &worker);
+    (void)pthread_barrier_wait(&start);
+    await_blocked(worker.task, 1);
+    spw_alloc_options_init(&options);
+    options.wait.timeout_ms = 0;
+    ck_assert_int_eq(spw_alloc(manager, SPW_HOST, 384 * KIB, &options, &more), SPW_ENOMEM);
+    const char *message = spw_error_detail()->message;
+    ck_assert_msg(strstr(message, "393216 bytes in host") && strstr(message, "budget 1114112, free 262144") &&
+                      strstr(message, "\"build\" 524288 (waits)") && strstr(message, "\"probe\" 262144 (runs)") &&
+                      strstr(message, "staging 65536") && strstr(message, "1 other requests wait") &&
+                      strstr(message, "raise host="), "%s", message);
+    ck_assert_int_eq(spw_task_cancel(worker.task), SPW_OK);
+    join(&worker);
+    must_release(held);
+    ck_assert_int_eq(spw_task_detach(probe), SPW_OK);
+    end_task(probe);
+    end_task(worker.task);
+    (void)pthread_barrier_destroy(&start);
+}
+END_TEST
+
 START_TEST(misuse_is_an_error_that_names_the_task)
 {
     spw_task_options options;
@@ -464,6 +529,8 @@ int main(void)
     tcase_add_test(tests, a_cancelled_task_waits_no_more);
     tcase_add_test(tests, a_buffer_outlives_its_task_and_the_charge_goes_with_it);
     tcase_add_test(tests, where_a_group_refuses_only_its_own_tasks_are_asked);
+    tcase_add_test(tests, an_error_for_want_of_memory_names_who_holds_it_and_who_waits);
+    tcase_add_test(tests, what_is_on_its_way_is_waited_for_before_anybody_is_asked);
     tcase_add_test(tests, misuse_is_an_error_that_names_the_task);
     tcase_add_test(tests, no_memory_for_a_task_is_ENOMETA);
     tcase_add_test(tests, a_forced_destroy_ends_a_wait_for_a_turn);

@@ -18,6 +18,9 @@
  * Threads: every call may be made from any thread; a group must not be used while it is destroyed.
  * Ownership: the caller owns the group; it must be destroyed after its tasks, buffers, raw blocks and child groups, and
  * before its manager.
+ *
+ * Besides the errors that a call names, each that takes a group gives SPW_EBADHANDLE for NULL where one is needed, and
+ * for a group that was destroyed or is none.
  */
 #ifndef SPILLWAY_GROUP_H
 #define SPILLWAY_GROUP_H
@@ -74,7 +77,7 @@ SPW_API SPW_MUST_CHECK int spw_group_create(spw_manager *manager, const spw_grou
 /* Changes a group's share of a place (SPW_DEVICE, SPW_PINNED_HOST, SPW_HOST or SPW_DISK), all of it. Does not wait, as
  * spw_set_budget. A maximum below what is charged makes the excess overbooked, as there: nothing new is granted until
  * the group is below it again, and it spills as soon as it asks. A minimum that is raised takes what is free at this
- * moment. SPW_EINVAL (NULL, a place that groups have no share of, a share as for spw_group_create), SPW_ETOOBIG as
+ * moment. SPW_EINVAL (no share, a place that groups have no share of, a share as for spw_group_create), SPW_ETOOBIG as
  * for that, SPW_ENOMEM (there is no room for the higher minimum now, and nothing was changed), SPW_EFORK. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_group_set(spw_group *group, spw_place place, const spw_group_share *share);
 
@@ -83,7 +86,7 @@ SPW_API SPW_MUST_CHECK int spw_group_set(spw_group *group, spw_place place, cons
  * without being written anywhere, those of mapped ones when their last view is closed, and those that a stream still
  * uses when it is done. Handles stay valid until they are released, but a map of one is SPW_ECANCELED. Raw blocks and
  * reservations are their holders': they stay charged until they are given back. A group that is cancelled already is
- * left as it is. Does not block. SPW_EINVAL (NULL), SPW_EFORK. Since 0.1. */
+ * left as it is. Does not block. SPW_EFORK. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_group_cancel(spw_group *group);
 
 /* Destroys a group that nothing belongs to any more; its minima are free then. SPW_EBUSY, and nothing happens, while it
@@ -108,7 +111,7 @@ typedef struct spw_group_usage {
 #endif
 
 /* Says what a group has of a place. As spw_stats_snapshot, it first takes back what threads cache of small objects.
- * usage->struct_size must be set, and is kept. SPW_EINVAL (NULL, no struct_size, a place that groups have no share of),
+ * usage->struct_size must be set, and is kept. SPW_EINVAL (no usage, no struct_size, a place that groups have no share of),
  * SPW_EFORK. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_group_usage_get(spw_group *group, spw_place place, spw_group_usage *usage);
 

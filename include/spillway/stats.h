@@ -79,7 +79,7 @@ typedef struct spw_stats {
     uint64_t retries;            /* waits that ended with SPW_ERETRY */
     uint64_t splits;             /* waits that ended with SPW_ESPLIT */
     uint64_t waits_chosen;       /* of waits: served by releases, which were expected to be quicker than a spill */
-    uint64_t spills_chosen;      /* of waits: those for which room was made */
+    uint64_t spills_chosen;      /* of waits: those that were not, or no longer, left to releases */
     uint64_t reloaded_within_1s_bytes; /* read back from disk within a second after they were written there */
 } spw_stats;
 

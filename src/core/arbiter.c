@@ -320,14 +320,21 @@ void spw__arbiter_describe(struct spw_manager *manager, spw_tier tier, char *tex
     spw__mutex_lock(&manager->waits.lock);
     for (const struct spw_task *task = manager->arbiter.tasks; task; task = task->next) {
         const uint64_t bytes = spw__ledger_committed(&task->node, tier);
-        if (bytes == 0 || out.used + 80 > size)
+        if (bytes == 0 || out.used + 144 > size)
             continue;
         add(&out, "%s\"%s\" %llu (%s)", listed++ ? ", " : "", task->name, (unsigned long long)bytes, state_of(task));
         rest -= bytes < rest ? bytes : rest;
     }
     spw__mutex_unlock(&manager->waits.lock);
+    const uint64_t staging = manager->tiers[tier].set_aside;
+    rest -= staging < rest ? staging : rest;
     if (rest)
-        add(&out, "%s%s %llu", listed ? ", " : "", listed ? "others" : "without a task", (unsigned long long)rest);
+        add(&out, "%s %llu", listed ? ", others" : "no task", (unsigned long long)rest);
+    if (staging)
+        add(&out, "%sstaging %llu", listed || rest ? ", " : "", (unsigned long long)staging);
+    const uint32_t n_waiting = atomic_load(&manager->waits.n_waiting[tier]);
+    if (n_waiting)
+        add(&out, "; %u other requests wait", n_waiting);
     struct spw__external_sum sum = {.tier = tier};
     for (listed = 0; spw__external_next(manager, &sum) && sum.tier == tier && out.used + 80 < size; listed++)
         add(&out, "%s\"%s\" %llu", listed ? ", " : "; of it charged from outside: ", sum.tag,

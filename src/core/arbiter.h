@@ -65,7 +65,8 @@ void spw__arbiter_give_turn_locked(struct spw_manager *manager);
 /* A request of task was granted. */
 void spw__arbiter_granted(struct spw_manager *manager, struct spw_task *task, uint64_t bytes);
 
-/* Writes who holds memory of tier, at most size bytes with the terminating 0: `"scan" 12345 (waits), others 678`. */
+/* Writes who holds memory of tier, at most size bytes with the terminating 0: `"scan" 12345 (waits), others 678; 2
+ * other requests wait`. */
 void spw__arbiter_describe(struct spw_manager *manager, spw_tier tier, char *text, size_t size);
 
 #endif

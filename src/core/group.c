@@ -15,6 +15,9 @@
 /* Below the root and above a task's node. */
 #define DEPTH_MAX (SPW__LEDGER_DEPTH_MAX - 3)
 
+/* So many destroyed groups at least are known as such, before their memory is used again. */
+#define DEAD_MIN 32u
+
 #define SHARE {.max_bytes = SPW_NO_LIMIT, .weight = 1}
 static const spw_group_options group_defaults = {.struct_size = sizeof(spw_group_options),
                                                  .shares = {SHARE, SHARE, SHARE, SHARE},
@@ -122,6 +125,8 @@ static void drop_minima(spw_manager *manager, struct spw__group *node)
 static int check_create(spw_manager *manager, const spw_group_options *options)
 {
     int rc = spw__check_wait(manager, &options->wait);
+    if (rc == SPW_OK && options->parent)
+        rc = spw__group_check_handle(options->parent, "spw_group_create: options.parent");
     if (rc == SPW_OK && options->name && strnlen(options->name, SPW__TAG_BYTES) == SPW__TAG_BYTES)
         rc = spw__fail(SPW_EINVAL, "spw_group_create: the name is longer than %d bytes", SPW__TAG_BYTES - 1);
     if (rc == SPW_OK && options->parent && options->parent->manager != manager)
@@ -173,8 +178,43 @@ static void discard(spw_group *group)
         manager->groups = group->next;
     if (group->next)
         group->next->prev = group->prev;
+    atomic_store(&group->magic, SPW__GROUP_DEAD);
+    group->next = NULL;
+    if (manager->dead_groups)
+        manager->last_dead_group->next = group;
+    else
+        manager->dead_groups = group;
+    manager->last_dead_group = group;
+    manager->n_dead_groups++;
     spw__mutex_unlock(&manager->groups_lock);
-    spw__meta_free(&manager->meta, group, sizeof *group);
+}
+
+int spw__group_check_handle(const spw_group *group, const char *call)
+{
+    if (!group)
+        return spw__fail(SPW_EBADHANDLE, "%s: group is NULL", call);
+    const uint64_t magic = atomic_load(&group->magic);
+    if (magic == SPW__GROUP_LIVE)
+        return spw__check_process(group->manager);
+    return spw__fail(SPW_EBADHANDLE, magic == SPW__GROUP_DEAD ? "%s: the group was destroyed already"
+                                                              : "%s: not a group of this library", call);
+}
+
+/* Memory for a group: that of the one that is dead for longest, once there are many, else new. All zero. */
+static spw_group *take_memory(spw_manager *manager)
+{
+    spw_group *group = NULL;
+    spw__mutex_lock(&manager->groups_lock);
+    if (manager->n_dead_groups > DEAD_MIN) {
+        group = manager->dead_groups;
+        manager->dead_groups = group->next;
+        manager->n_dead_groups--;
+    }
+    spw__mutex_unlock(&manager->groups_lock);
+    if (!group)
+        return spw__meta_alloc(&manager->meta, sizeof *group);
+    memset(group, 0, sizeof *group);
+    return group;
 }
 
 int spw_group_create(spw_manager *manager, const spw_group_options *options, spw_group **out)
@@ -190,7 +230,7 @@ int spw_group_create(spw_manager *manager, const spw_group_options *options, spw
         rc = check_create(manager, &taken);
     if (rc != SPW_OK)
         return rc;
-    spw_group *group = spw__meta_alloc(&manager->meta, sizeof *group);
+    spw_group *group = take_memory(manager);
     if (!group)
         return spw__fail(SPW_ENOMETA, "no metadata memory for a group; raise meta=");
     group->manager = manager;
@@ -202,6 +242,8 @@ int spw_group_create(spw_manager *manager, const spw_group_options *options, spw
     enlist(group);
     rc = give_shares(group, &taken);
     if (rc == SPW_OK)
+        atomic_store(&group->magic, SPW__GROUP_LIVE);
+    if (rc == SPW_OK)
         *out = group;
     else
         discard(group);
@@ -212,9 +254,7 @@ int spw_group_create(spw_manager *manager, const spw_group_options *options, spw
 /* SPW_EINVAL unless group is one, and place one that groups have shares of. */
 static int check_place(const spw_group *group, spw_place place, const char *call)
 {
-    if (!group)
-        return spw__fail(SPW_EINVAL, "%s: group is NULL", call);
-    const int rc = spw__check_process(group->manager);
+    const int rc = spw__group_check_handle(group, call);
     if (rc != SPW_OK)
         return rc;
     if (place == SPW_PLACE_NONE || SPW_PLACE_INDEX(place) != 0 || (unsigned)SPW_PLACE_TIER(place) >= SPW_TIER_META)
@@ -343,10 +383,11 @@ int spw_group_destroy(spw_group *group)
 {
     if (!group)
         return SPW_OK;
+    int rc = spw__group_check_handle(group, "spw_group_destroy");
+    if (rc != SPW_OK)
+        return rc;
     spw_manager *manager = group->manager;
-    int rc = spw__check_process(manager);
-    if (rc == SPW_OK)
-        rc = check_children(group);
+    rc = check_children(group);
     if (rc == SPW_OK)
         rc = check_buffers(group);
     if (rc == SPW_OK)
@@ -376,11 +417,15 @@ int spw__groups_check(spw_manager *manager)
 
 void spw__groups_finish(spw_manager *manager)
 {
-    for (spw_group *group = manager->groups, *next; group; group = next) {
+    if (manager->last_dead_group)
+        manager->last_dead_group->next = manager->groups;
+    else
+        manager->dead_groups = manager->groups;
+    for (spw_group *group = manager->dead_groups, *next; group; group = next) {
         next = group->next;
         spw__meta_free(&manager->meta, group, sizeof *group);
     }
-    manager->groups = NULL;
+    manager->groups = manager->dead_groups = manager->last_dead_group = NULL;
 }
 
 /* Queries */

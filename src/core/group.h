@@ -9,9 +9,17 @@
 
 struct spw_group {
     struct spw__group node; /* first */
+    _Atomic uint64_t magic; /* atomic */
     spw_manager *manager;   /* constant */
-    spw_group *next, *prev; /* guarded by the manager's lock of groups: all groups, for a forced end */
+    spw_group *next, *prev; /* guarded by the manager's lock of groups: all groups, for a forced end; or those that were
+                               destroyed, whose memory is kept so that a stale handle is recognised */
 };
+
+#define SPW__GROUP_LIVE UINT64_C(0x7370775f67726f75)
+#define SPW__GROUP_DEAD UINT64_C(0x7370775f676f6e65)
+
+/* SPW_OK, or SPW_EBADHANDLE / SPW_EFORK with detail. call names the public function. */
+int spw__group_check_handle(const spw_group *group, const char *call);
 
 /* Which node a call is charged to: that of given, else of the task on whose behalf it waits, else the manager's root.
  * SPW_EINVAL: a group of another manager; SPW_ECANCELED. */

@@ -43,12 +43,12 @@ static void cancel_payload(struct spw__payload *payload)
 
 int spw_group_cancel(spw_group *group)
 {
-    if (!group)
-        return spw__fail(SPW_EINVAL, "spw_group_cancel: group is NULL");
-    spw_manager *manager = group->manager;
-    const int rc = spw__check_process(manager);
-    if (rc != SPW_OK || atomic_exchange(&group->node.cancelled, true))
+    const int rc = spw__group_check_handle(group, "spw_group_cancel");
+    if (rc != SPW_OK)
         return rc;
+    spw_manager *manager = group->manager;
+    if (atomic_exchange(&group->node.cancelled, true))
+        return SPW_OK;
     spw__pressure_end_cancelled(manager);
     struct spw__handles_cursor cursor = {.chunk = NULL};
     struct spw__payload *batch[BATCH];

@@ -57,6 +57,9 @@ int spw__group_check(const struct spw__group *group)
 int spw__group_charged(spw_manager *manager, spw_group *given, const spw_wait_options *wait, const char *call,
                        struct spw__group **out)
 {
+    const int rc = given ? spw__group_check_handle(given, call) : SPW_OK;
+    if (rc != SPW_OK)
+        return rc;
     *out = given ? &given->node : spw__task_node(manager, spw__task_of(manager, wait));
     if (given && given->manager != manager)
         return spw__fail(SPW_EINVAL, "%s: options.group belongs to another manager", call);

@@ -92,6 +92,8 @@ struct spw_manager {
     struct spw__mutex groups_lock; /* the tree below root */
     _Atomic uint32_t n_groups;     /* atomic: groups below root, the nodes of tasks not counted; changed under groups_lock */
     spw_group *groups;             /* guarded by groups_lock: all that the caller owns */
+    spw_group *dead_groups, *last_dead_group; /* guarded by groups_lock: destroyed, for longest first */
+    uint32_t n_dead_groups;        /* guarded by groups_lock */
     struct spw__group root; /* gates of all places but meta, whose gate is in meta */
     struct spw__waitset waits;
     struct spw__arbiter arbiter;

@@ -38,6 +38,8 @@ uint64_t spw__patience_ns(struct spw_manager *manager, const struct spw__request
         (manager->env.clock && manager->env.clock->now_ns) ||
         spw__waitset_busy(&manager->waits, SPW__CHANNEL(tier)))
         return 0;
+    if (spw__evict_clean(manager, request->group, tier, charge)) /* that costs less than any wait */
+        return 0;
     const double lack = (double)(charge - left);
     const double expected_ns = lack / (double)rate * 1e6;
     const double cost_ns =

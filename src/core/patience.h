@@ -8,7 +8,7 @@
  *        |                                                |--time is up--> as below
  *        \--else--> demanding: victims are picked ------------------------> spill chosen
  *
- * A patient request waits in the queue like any other, for twice the time expected and 20 ms at most; nothing is evicted
+ * Clean copies are dropped before that: they cost nothing. A patient request waits in the queue like any other, for twice the time expected and 20 ms at most; nothing is evicted
  * for it meanwhile. It is not patient where others demand room already, where it lacks a hole or a group's room and not
  * the budget, with a deadline of 0, nor as a ticket.
  *

@@ -179,7 +179,7 @@ static void enqueue(struct spw__request *request, const spw_wait_options *wait, 
                                            .cancel = wait ? wait->cancel : NULL};
     set_needs(request);
     spw__pressure_begin_round(manager, request->lowest);
-    if (request->admission)
+    if (request->admission && !patient)
         spw__headroom_shortfall(manager, request->first, request->lowest);
     spw__core_count(manager, SPW__CORE_WAITS, first);
     if (task)

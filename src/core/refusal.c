@@ -77,7 +77,7 @@ static int refuse_reservation(const struct spw__request *request, int code)
 {
     const char *tier = spw_tier_name(request->lowest);
     spw_error_info info = numbers(request);
-    char what[160], holders[256];
+    char what[160], holders[320];
     info.largest_free_bytes = 0;
     if (info.group[0] && (code == SPW_ENOMEM || code == SPW_EAGAIN))
         return refuse_by_group(&info, code);
@@ -112,7 +112,7 @@ static int refuse(const struct spw__request *request, int code)
     const char *tier = spw_tier_name(request->lowest);
     struct spw__tier *at = spw__tier_of(request->manager, request->lowest);
     const uint32_t route = spw__tier_first_route(at, request->bytes);
-    char where[224], holders[256];
+    char where[224], holders[320];
     if (code == SPW_ECANCELED && spw__ledger_cancelled(request->group))
         return spw__group_check(request->group);
     if (request->charge_only)
@@ -137,13 +137,14 @@ static int refuse(const struct spw__request *request, int code)
     case SPW_ERETRY: return spw__fail_info(&info, code, GIVE_BACK, where);
     case SPW_ESPLIT: return spw__fail_info(&info, code, TAKE_LESS, where);
     case SPW_EFRAG:
+        spw__arbiter_describe(request->manager, request->lowest, holders, sizeof holders);
         return spw__fail_info(&info, code, "no hole for %s before the deadline: what lies between is mapped, unsealed "
-                                           "or raw; unmap or free it, or raise %s=", where, tier);
+                                           "or raw; held by %s; unmap or free it, or raise %s=", where, holders, tier);
     case SPW_ENOMEM:
         spw__arbiter_describe(request->manager, request->lowest, holders, sizeof holders);
         return spw__fail_info(&info, code,
-                              "no room for %s before the deadline: what lies there is mapped, not sealed or "
-                              "raw%s; held by %s; seal, unmap or release something, or raise %s=",
+                              "no room for %s before the deadline: what lies there is mapped, not sealed, "
+                              "raw, or was not spilled in time%s; held by %s; seal, unmap or release something, or raise %s=",
                               where, request->manager->store ? "" : ", or there is no spill folder (disk=)", holders,
                               tier);
     case SPW_ECANCELED: return spw__fail_info(&info, code, "the wait for %s was cancelled", where);

@@ -151,6 +151,8 @@ int spw_task_create(spw_manager *manager, const spw_task_options *options, spw_t
         rc = spw__fail(SPW_EINVAL, "spw_task_create: options.reserved is not 0");
     if (rc == SPW_OK && taken.name && strnlen(taken.name, SPW__TASK_NAME_BYTES) == SPW__TASK_NAME_BYTES)
         rc = spw__fail(SPW_EINVAL, "spw_task_create: the name is longer than %d bytes", SPW__TASK_NAME_BYTES - 1);
+    if (rc == SPW_OK && taken.group)
+        rc = spw__group_check_handle(taken.group, "spw_task_create: options.group");
     if (rc == SPW_OK && taken.group && taken.group->manager != manager)
         rc = spw__fail(SPW_EINVAL, "spw_task_create: options.group belongs to another manager");
     if (rc == SPW_OK && taken.group)
