@@ -47,7 +47,7 @@ double quantile(double *values, size_t n, double fraction);
 /* A line of text: the processor, how many, and the system. */
 void print_machine(void);
 
-/* malloc and free, after warm_up pairs. chunks means are taken, and single pairs timed. 0, or -1 when memory ran out. */
+/* malloc and free, after warm_up pairs. chunks means are taken, and single pairs timed. 0, or -1: memory ran out. */
 int peer_times(const struct load *load, size_t warm_up, unsigned chunks, size_t singles, struct times *times);
 
 /* Raw memory: two threads, each with live blocks of its own in one pool, through the tier. Wall time over pairs, the
