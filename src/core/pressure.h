@@ -51,8 +51,9 @@ static inline uint64_t spw__request_charge(const struct spw__request *request, c
     return request->charge_only ? request->bytes : spw__tier_charge(tier, request->bytes);
 }
 
-/* Blocks as wait says, and is followed by spw__request_over. On success request->block is the caller's; what a reservation paid for names no group yet (see
- * reserve.h). On error the thread's detail is set, and a reservation has its bytes back. */
+/* Blocks as wait says, and is followed by spw__request_over. On success request->block is the caller's; what a
+ * reservation paid for names no group yet (see reserve.h). On error the thread's detail is set, and a reservation has
+ * its bytes back. */
 int spw__request_run(struct spw__request *request, const spw_wait_options *wait);
 
 /* The call has looked at its manager, and its task, for the last time: a forced destroy, which waits for calls that
