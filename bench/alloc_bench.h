@@ -1,6 +1,6 @@
-/* What the parts of bench_alloc share: the load, which is the same for every allocator, and how times are summed up.
- * Neighbours: bench_alloc.c (the program), alloc_load.c, alloc_peer.c (malloc, whichever it is), alloc_use.c (how full
- * a range gets), alloc_glibc.c (the child process without jemalloc). */
+/* What the parts of bench_alloc share: the load, which is the same for every allocator, and how times are summed up
+ * (for bench_reserve too). Neighbours: bench_alloc.c (the program), alloc_load.c, alloc_peer.c (malloc, whichever it
+ * is), alloc_use.c (how full a range gets), alloc_glibc.c (the child process without jemalloc). */
 #ifndef SPW_BENCH_ALLOC_BENCH_H
 #define SPW_BENCH_ALLOC_BENCH_H
 
@@ -44,8 +44,10 @@ double clock_cost_ns(void);
 /* Sorts; fraction in [0, 1]. */
 double quantile(double *values, size_t n, double fraction);
 
-/* malloc and free, after warm_up pairs. chunks means are taken, and single pairs timed. 0, or
- * -1 when memory ran out. */
+/* A line of text: the processor, how many, and the system. */
+void print_machine(void);
+
+/* malloc and free, after warm_up pairs. chunks means are taken, and single pairs timed. 0, or -1: memory ran out. */
 int peer_times(const struct load *load, size_t warm_up, unsigned chunks, size_t singles, struct times *times);
 
 /* Raw memory: two threads, each with live blocks of its own in one pool, through the tier. Wall time over pairs, the

@@ -1,7 +1,10 @@
-/* The load of bench_alloc, and its clock. Neighbour: alloc_bench.h. */
+/* The load of bench_alloc, its clock, and what it says of the machine. Neighbour: alloc_bench.h. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/utsname.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "alloc_bench.h"
 
@@ -84,4 +87,18 @@ double clock_cost_ns(void)
         costs[i] = now_ns() - start;
     }
     return quantile(costs, READS, 0.5);
+}
+
+void print_machine(void)
+{
+    struct utsname host;
+    char cpu[128] = "unknown processor", line[256];
+    FILE *info = fopen("/proc/cpuinfo", "r");
+    while (info && fgets(line, sizeof line, info))
+        if (sscanf(line, "model name : %127[^\n]", cpu) == 1)
+            break;
+    if (info)
+        (void)fclose(info);
+    (void)uname(&host);
+    printf("%s, %ld processors, %s %s\n", cpu, sysconf(_SC_NPROCESSORS_ONLN), host.sysname, host.release);
 }

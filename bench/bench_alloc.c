@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <spillway/error.h>
@@ -220,16 +219,7 @@ static void print_json(const struct result *r)
 
 static void print_text(const struct result *r, const struct options *options)
 {
-    struct utsname host;
-    char cpu[128] = "unknown processor", line[256];
-    FILE *info = fopen("/proc/cpuinfo", "r");
-    while (info && fgets(line, sizeof line, info))
-        if (sscanf(line, "model name : %127[^\n]", cpu) == 1)
-            break;
-    if (info)
-        (void)fclose(info);
-    (void)uname(&host);
-    printf("%s, %ld processors, %s %s\n", cpu, sysconf(_SC_NPROCESSORS_ONLN), host.sysname, host.release);
+    print_machine();
     printf("64 GiB, half live, log-uniform 256 B to 4 MiB, seed %u; warm-up %zu pairs, median of %u chunks of %u "
            "pairs, p99 of %zu single pairs\n", SEED, options->warm_up, options->chunks, CHUNK_PAIRS, options->singles);
     printf("range      %8.1f ns mean %8.1f ns p99\n", r->range.mean_ns, r->range.p99_ns);

@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/utsname.h>
-#include <unistd.h>
 
 #include "alloc_bench.h"
 #include "reserve_bench.h"
@@ -116,16 +114,8 @@ static void print_figure(const char *what, const struct figure *figure)
 
 static void print_text(const struct result *r, const struct plan *plan)
 {
-    struct utsname host;
-    char cpu[128] = "unknown processor", line[256];
-    FILE *info = fopen("/proc/cpuinfo", "r");
-    while (info && fgets(line, sizeof line, info))
-        if (sscanf(line, "model name : %127[^\n]", cpu) == 1)
-            break;
-    if (info)
-        (void)fclose(info);
-    (void)uname(&host);
-    printf("%s, %ld processors, %s %s\n", cpu, sysconf(_SC_NPROCESSORS_ONLN), host.sysname, host.release);
+    char line[64];
+    print_machine();
     printf("buffers of 1 MiB in a host tier of 256 MiB; warm-up %u pairs, median (10th to 90th percentile) of %u "
            "chunks of %u pairs\n", plan->warm_up, plan->chunks, plan->per_chunk);
     print_figure("reserve, release", &r->by_depth[0]);

@@ -176,8 +176,8 @@ uint64_t spw__tier_drain(struct spw__tier *tier);
 uint64_t spw__tier_cached_most(const struct spw__tier *tier);
 
 /* Gives a block back to its pool and its group, then signals those who wait for the tier; a small object, and raw
- * memory in a large pool, may stay in the thread's cache as long as nobody waits. SPW_EBADHANDLE, and nothing is changed,
- * when it is not live. */
+ * memory in a large pool, may stay in the thread's cache as long as nobody waits. SPW_EBADHANDLE, and nothing is
+ * changed, when it is not live. */
 int spw__tier_free(struct spw__tier *tier, struct spw__block *block);
 
 /* The block, the first of its pool, will stay for ever (staging): what could only fit in its place is too big. */

@@ -272,4 +272,21 @@ static inline int run_suite(Suite *suite)
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
+static char dumped[32768] __attribute__((unused)); /* the last dump */
+
+static inline int keep_text(void *arg, const char *bytes, size_t length)
+{
+    (void)arg;
+    ck_assert_uint_lt(strlen(dumped) + length, sizeof dumped);
+    (void)strncat(dumped, bytes, length);
+    return 0;
+}
+
+static inline void dump_shows(spw_stats_format format, const char *text)
+{
+    dumped[0] = 0;
+    ck_assert_int_eq(spw_stats_dump(manager, format, keep_text, NULL), SPW_OK);
+    ck_assert_msg(strstr(dumped, text) != NULL, "\"%s\" is not in: %s", text, dumped);
+}
+
 #endif

@@ -4,6 +4,19 @@
 
 #include "tests/manager_fixture.h"
 
+static void setup(void)
+{
+    make_folder();
+    open_manager(SMALL_HOST);
+}
+
+static void teardown(void)
+{
+    if (manager)
+        close_manager();
+    remove_folder();
+}
+
 enum { BLOCKS_MAX = 16, CALLS_MAX = 16 };
 #define BLOCK (64 * KIB)
 

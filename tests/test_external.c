@@ -19,23 +19,6 @@ static int charge(int64_t bytes, const char *tag)
     return spw_external_charge(manager, SPW_HOST, bytes, tag);
 }
 
-static char dumped[16384];
-
-static int keep_text(void *arg, const char *bytes, size_t length)
-{
-    (void)arg;
-    ck_assert_uint_lt(strlen(dumped) + length, sizeof dumped);
-    (void)strncat(dumped, bytes, length);
-    return 0;
-}
-
-static void dump_shows(spw_stats_format format, const char *text)
-{
-    dumped[0] = 0;
-    ck_assert_int_eq(spw_stats_dump(manager, format, keep_text, NULL), SPW_OK);
-    ck_assert_msg(strstr(dumped, text) != NULL, "\"%s\" is not in: %s", text, dumped);
-}
-
 START_TEST(a_charge_is_committed_to_the_byte_and_shown_by_tag)
 {
     ck_assert_int_eq(charge(1000, "torch"), SPW_OK);

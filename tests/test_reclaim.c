@@ -3,19 +3,6 @@
 
 #include "src/core/pressure.h"
 
-static void setup(void)
-{
-    make_folder();
-    open_manager(SMALL_HOST);
-}
-
-static void teardown(void)
-{
-    if (manager)
-        close_manager();
-    remove_folder();
-}
-
 START_TEST(it_is_called_for_the_deficit_alone_once_its_owner_waits)
 {
     struct table table = {.calls = 0};

@@ -1,19 +1,6 @@
 /* Reclaimers from registration to their end, in groups, and on request of their own task. */
 #include "reclaim_fixture.h"
 
-static void setup(void)
-{
-    make_folder();
-    open_manager(SMALL_HOST);
-}
-
-static void teardown(void)
-{
-    if (manager)
-        close_manager();
-    remove_folder();
-}
-
 static void end_from_inside(struct table *table)
 {
     ck_assert_int_eq(spw_reclaimer_unregister(table->reclaimer), SPW_OK);

@@ -3,19 +3,6 @@
 
 #include "src/core/pressure.h"
 
-static void setup(void)
-{
-    make_folder();
-    open_manager(SMALL_HOST);
-}
-
-static void teardown(void)
-{
-    if (manager)
-        close_manager();
-    remove_folder();
-}
-
 static void allocate_inside(struct table *table)
 {
     spw_block scratch, more;

@@ -337,23 +337,6 @@ START_TEST(what_fails_after_it_got_its_memory_gives_the_bytes_back_to_the_reserv
 }
 END_TEST
 
-static char dumped[32768];
-
-static int collect(void *arg, const char *bytes, size_t length)
-{
-    (void)arg;
-    ck_assert_uint_lt(strlen(dumped) + length, sizeof dumped);
-    (void)strncat(dumped, bytes, length);
-    return 0;
-}
-
-static void dump_shows(spw_stats_format format, const char *text)
-{
-    dumped[0] = 0;
-    ck_assert_int_eq(spw_stats_dump(manager, format, collect, NULL), SPW_OK);
-    ck_assert_msg(strstr(dumped, text) != NULL, "not shown: %s in:\n%s", text, dumped);
-}
-
 START_TEST(overbooking_is_granted_counted_and_shown)
 {
     spw_reservation *over = NULL, *none = NULL;

@@ -10,7 +10,7 @@
 
 /* All lock ranks, outermost first. */
 enum spw__rank {
-    SPW__RANK_THREADS = 1, /* which threads have caches of small objects */
+    SPW__RANK_THREADS = 1, /* which threads have caches of freed memory */
     SPW__RANK_PUMP,        /* one place's choice of victims */
     SPW__RANK_PAYLOAD,     /* one payload's pieces */
     SPW__RANK_VICTIM,      /* one pool's queue of victims */
@@ -20,7 +20,7 @@ enum spw__rank {
     SPW__RANK_PARKED,      /* raw memory freed on streams */
     SPW__RANK_MOVER,       /* the mover's inbox */
     SPW__RANK_STORE,       /* space of one spill folder */
-    SPW__RANK_CACHES,      /* one pool's caches of small objects */
+    SPW__RANK_CACHES,      /* the list of one pool's caches */
     SPW__RANK_POOL,        /* one pool's range allocator */
     SPW__RANK_DEVICE,      /* pooled events; queues of the simulated device */
     SPW__RANK_IO,          /* queues of the threaded I/O engine */

@@ -1,6 +1,6 @@
 /* Inside the wait primitive: how a waiter ends, passes over those that wait, barriers. For wait.c, wait_pass.c and
- * wait_cancel.c, and for those above that end waits or change who runs while they hold the lock (arbiter, tasks, tickets);
- * everybody else includes wait.h.
+ * wait_cancel.c, and for those above that end waits or change who runs while they hold the lock (arbiter, tasks,
+ * tickets); everybody else includes wait.h.
  *
  * Threads: all under the set's lock. Ownership: as in wait.h.
  */

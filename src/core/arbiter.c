@@ -255,7 +255,7 @@ static bool is_satisfied_locked(struct spw_manager *manager, const struct spw_ta
 {
     const struct spw__lacked *lacked = &task->lacked;
     if (!lacked->bytes || spw__waitset_busy(&manager->waits, SPW__CHANNEL(lacked->tier)) ||
-        spw__clock_now_ns(manager->env.clock) < task->patient_until_ns)
+        spw__clock_now_ns(manager->env.clock) < task->backoff_until_ns)
         return false;
     struct spw__tier *tier = spw__tier_of(manager, lacked->tier);
     return spw__ledger_free_on_path(&task->node, lacked->tier) >= lacked->charge &&

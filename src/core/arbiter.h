@@ -1,8 +1,8 @@
 /* The arbiter: who gives way when every task waits.
  *
  * Every wait of the library is known to it through the wait set's hook: a task runs as long as one of its threads does.
- * When no task runs, neither the mover nor a reclaimer has anything under way, and a task waits for memory, nothing
- * will happen by itself:
+ * When no task runs, neither the mover nor a reclaimer has anything under way, no request is patient (patience.h), and
+ * a task waits for memory, nothing will happen by itself:
  *
  *     look: a barrier of the queue is up           --lift--> those behind it are tried
  *           a reclaimer was not tried yet      --summon: who waits for room there--> it is called

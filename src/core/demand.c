@@ -143,7 +143,8 @@ uint64_t spw__pressure_lack(struct spw_manager *manager, spw_tier tier, const st
 
 uint64_t spw__group_deficit(const struct spw__group *group, spw_tier tier)
 {
-    const uint64_t leaving = atomic_load(&group->leaving[tier]), lack = group->lack[tier].bytes; /* first: see the supply */
+    const uint64_t lack = group->lack[tier].bytes;
+    const uint64_t leaving = atomic_load(&group->leaving[tier]); /* before what is committed: see spw__demand_supply */
     const uint64_t committed = spw__ledger_committed(group, tier), max = atomic_load(&group->gates[tier].budget);
     if (committed < leaving || (committed - leaving <= max && lack <= max - (committed - leaving)))
         return 0;

@@ -1,5 +1,5 @@
-/* Demand: what those lack who wait for victims of a tier, and what the tier has for them. Neighbours: pump.c, which decides
- * by it what to do next; rank.c picks the victim.
+/* Demand: what those lack who wait for victims of a tier, and what the tier has for them. Neighbours: pump.c, which
+ * decides by it what to do next; rank.c picks the victim.
  *
  * Threads: all is guarded by the tier's pressure lock. */
 #ifndef SPW_CORE_DEMAND_H

@@ -1,5 +1,5 @@
-/* Eviction of pieces. Neighbours: pump.c asks, and hole.c for windows; rank.c says which piece goes, spill/mover carries,
- * payload.c keeps the states. */
+/* Eviction of pieces: see evict.h. Neighbours: pump.c asks, and hole.c for windows; rank.c says which piece goes,
+ * spill/mover carries, payload.c keeps the states. */
 #include "src/core/evict.h"
 
 #include "pool/base/error.h"

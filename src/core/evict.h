@@ -41,9 +41,9 @@ bool spw__victim_pop(struct spw_manager *manager, const struct spw__choice *choi
 bool spw__evict_clean(struct spw_manager *manager, struct spw__group *requester, spw_tier tier, uint64_t bytes);
 
 /* What spilling a MiB of tier to where its pieces go next, the tier below it or the disk, has taken so far; 0.5 ms
- * before any was, and UINT64_MAX where nothing can go. */
-uint64_t spw__reload_ns_per_mib(const struct spw_manager *manager, spw_tier tier);
+ * before any was, and UINT64_MAX where nothing can go. reload: the same for the way back from there. */
 uint64_t spw__evict_ns_per_mib(const struct spw_manager *manager, spw_tier tier);
+uint64_t spw__reload_ns_per_mib(const struct spw_manager *manager, spw_tier tier);
 
 /* Takes over the claim's reference and the count. May let lower pools grow: not under a lock. */
 enum spw__evict_result spw__evict_start(const struct spw__victim *victim);

@@ -14,9 +14,9 @@
 #include "src/core/arbiter.h"
 #include "src/core/external.h"
 #include "src/core/headroom.h"
-#include "src/core/patience.h"
 #include "src/core/hole.h"
 #include "src/core/parked.h"
+#include "src/core/patience.h"
 #include "src/core/raw.h"
 #include "src/core/reclaim.h"
 #include "src/core/reserve.h"
@@ -90,7 +90,7 @@ struct spw_manager {
     struct spw__meta meta;
     struct spw__ledger ledger;
     struct spw__mutex groups_lock; /* the tree below root */
-    _Atomic uint32_t n_groups;     /* atomic: groups below root, the nodes of tasks not counted; changed under groups_lock */
+    _Atomic uint32_t n_groups;     /* atomic: groups below root, tasks not counted; changed under groups_lock */
     spw_group *groups;             /* guarded by groups_lock: all that the caller owns */
     spw_group *dead_groups, *last_dead_group; /* guarded by groups_lock: destroyed, for longest first */
     uint32_t n_dead_groups;        /* guarded by groups_lock */

@@ -1,4 +1,5 @@
-/* Patience. Neighbours: pressure.c waits, evict.c measures what a spill costs. */
+/* Patience: see patience.h. Neighbours: pressure.c waits, payload.c and pool.c count releases, evict.c tells what a
+ * spill costs. */
 #include "src/core/patience.h"
 
 #include "src/core/evict.h"
@@ -42,8 +43,8 @@ uint64_t spw__patience_ns(struct spw_manager *manager, const struct spw__request
         return 0;
     const double lack = (double)(charge - left);
     const double expected_ns = lack / (double)rate * 1e6;
-    const double cost_ns =
-        lack / (1 << 20) * ((double)spw__evict_ns_per_mib(manager, tier) + (double)spw__reload_ns_per_mib(manager, tier));
+    const double cost_ns = lack / (1 << 20) * ((double)spw__evict_ns_per_mib(manager, tier) +
+                                               (double)spw__reload_ns_per_mib(manager, tier));
     if (expected_ns >= cost_ns)
         return 0;
     return 2 * expected_ns < (double)manager->patience_max_ns ? (uint64_t)(2 * expected_ns) + 1

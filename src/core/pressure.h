@@ -1,7 +1,8 @@
 /* Requests for memory, and what happens when one does not fit: the one place where that is decided.
  *
- *     try -> (no room) -> drop clean copies -> spill the deficit, coldest first, or call reclaimers for it, whichever
- *         is cheaper (reclaim.h) -> wait for it, oldest waiter first
+ *     try -> (no room) -> wait for releases alone, where they should be quicker than a spill (patience.h)
+ *         -> drop clean copies -> spill the deficit, coldest first, or call reclaimers for it, whichever is cheaper
+ *         (reclaim.h) -> wait for it, oldest waiter first
  *         -> granted | SPW_ENOMEM or SPW_EFRAG at the deadline | SPW_ENOSPC or SPW_EIO when nothing can be spilled
  *
  * A request is a waiter whose attempt allocates: whoever frees memory serves it. It lacks two things, bytes of the
@@ -40,7 +41,7 @@ struct spw__request {
      * blocks), and for whom. */
     void (*completed)(struct spw__waiter *waiter);
     void *arg;
-    uint64_t begun_ns; /* when its wait began */
+    uint64_t begun_ns; /* when its wait began; 0: it has not */
     bool inside;       /* its thread has waited, and is to leave: see spw__request_over */
 };
 
@@ -50,8 +51,9 @@ static inline uint64_t spw__request_charge(const struct spw__request *request, c
     return request->charge_only ? request->bytes : spw__tier_charge(tier, request->bytes);
 }
 
-/* Blocks as wait says, and is followed by spw__request_over. On success request->block is the caller's; what a reservation paid for names no group yet (see
- * reserve.h). On error the thread's detail is set, and a reservation has its bytes back. */
+/* Blocks as wait says, and is followed by spw__request_over. On success request->block is the caller's; what a
+ * reservation paid for names no group yet (see reserve.h). On error the thread's detail is set, and a reservation has
+ * its bytes back. */
 int spw__request_run(struct spw__request *request, const spw_wait_options *wait);
 
 /* The call has looked at its manager, and its task, for the last time: a forced destroy, which waits for calls that

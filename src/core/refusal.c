@@ -1,5 +1,5 @@
-/* What a refused request is told: see refusal.h. Neighbours: pressure.c decides, this says; arbiter.c names the holders.
- */
+/* What a refused request is told: see refusal.h. Neighbours: pressure.c decides, this says; arbiter.c names who holds
+ * what. */
 #include "src/core/refusal.h"
 
 #include <stdio.h>

@@ -65,8 +65,8 @@ static bool grow_shard(struct spw_manager *manager, struct spw__reservation_shar
     return true;
 }
 
-/* Where more than half of the slots are live there are to be more, so that a walk
- * is short again; but they all do before there is an error. */
+/* Where more than half of the slots are live there are to be more, so that a walk is short again; but they all do
+ * before there is an error. */
 spw_reservation *spw__reservation_claim(struct spw_manager *manager)
 {
     struct spw__reservation_shard *shard = &manager->reservations.shards[spw__counter_shard()];

@@ -323,22 +323,22 @@ int spw_task_block_end(spw_task *task)
 
 /* How long a task that was asked so often in a row waits at least before mere room lets it go on: a microsecond,
  * doubled from the second time on, up to 16 ms. */
-static uint64_t patience_ns(uint32_t asks)
+static uint64_t backoff_ns(uint32_t asks)
 {
     return asks < 2 ? 0 : UINT64_C(1000) << (asks < 16 ? asks - 2 : 14);
 }
 
-uint64_t spw__task_patient_until_ns(const spw_task *task)
+uint64_t spw__task_backoff_until_ns(const spw_task *task)
 {
-    return spw__clock_now_ns(task->manager->env.clock) + patience_ns(atomic_load(&task->asks));
+    return spw__clock_now_ns(task->manager->env.clock) + backoff_ns(atomic_load(&task->asks));
 }
 
-static void list_turn(spw_task *task, struct spw__turn *turn, uint64_t patient_until_ns)
+static void list_turn(spw_task *task, struct spw__turn *turn, uint64_t backoff_until_ns)
 {
     spw__mutex_lock(&task->manager->waits.lock);
     turn->next = task->turns;
     task->turns = turn;
-    task->patient_until_ns = patient_until_ns;
+    task->backoff_until_ns = backoff_until_ns;
     (void)atomic_fetch_add(&task->manager->arbiter.n_parked, 1);
     spw__mutex_unlock(&task->manager->waits.lock);
 }
@@ -354,32 +354,32 @@ void spw__task_unlist_turn(spw_task *task, struct spw__turn *turn)
     spw__mutex_unlock(&task->manager->waits.lock);
 }
 
-bool spw__task_enqueue_turn(spw_task *task, struct spw__turn *turn, uint64_t patient_until_ns, uint64_t deadline_ns)
+bool spw__task_enqueue_turn(spw_task *task, struct spw__turn *turn, uint64_t backoff_until_ns, uint64_t deadline_ns)
 {
     spw_manager *manager = task->manager;
-    const bool patient = patient_until_ns < deadline_ns && spw__clock_now_ns(manager->env.clock) < patient_until_ns;
+    const bool backs_off = backoff_until_ns < deadline_ns && spw__clock_now_ns(manager->env.clock) < backoff_until_ns;
     turn->waiter.object = &task->turns;
     turn->waiter.channels = SPW__CHANNEL_OBJECT;
     turn->waiter.task = task;
     turn->waiter.what = SPW__WAIT_TURN;
-    turn->waiter.deadline_ns = patient ? patient_until_ns : deadline_ns;
-    list_turn(task, turn, patient_until_ns);
+    turn->waiter.deadline_ns = backs_off ? backoff_until_ns : deadline_ns;
+    list_turn(task, turn, backoff_until_ns);
     spw__wait_enqueue(&manager->waits, &turn->waiter);
     spw__arbiter_wake_satisfied(manager);
-    return patient;
+    return backs_off;
 }
 
-/* Parks the task until its turn, its deadline, or the end of its patience, when it has not been satisfied meanwhile. */
+/* Parks the task until its turn, its deadline, or the end of its back-off, when it has not been satisfied meanwhile. */
 static int park(spw_task *task, const spw_wait_options *wait, uint64_t deadline_ns)
 {
     spw_manager *manager = task->manager;
-    const uint64_t patient_until_ns = spw__task_patient_until_ns(task);
+    const uint64_t backoff_until_ns = spw__task_backoff_until_ns(task);
     for (;;) {
         struct spw__turn turn = {.waiter = {.cancel = wait->cancel}};
-        const bool patient = spw__task_enqueue_turn(task, &turn, patient_until_ns, deadline_ns);
+        const bool backs_off = spw__task_enqueue_turn(task, &turn, backoff_until_ns, deadline_ns);
         const int rc = spw__wait_block(&manager->waits, &turn.waiter);
         spw__task_unlist_turn(task, &turn);
-        if (rc != SPW_ETIMEDOUT || !patient)
+        if (rc != SPW_ETIMEDOUT || !backs_off)
             return rc;
     }
 }

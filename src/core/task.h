@@ -46,7 +46,7 @@ struct spw_task {
     uint32_t asks_max;
     atomic_bool cancelled;  /* atomic: never cleared */
     _Atomic uint32_t users; /* atomic: calls on its behalf under way */
-    _Atomic uint32_t asks;  /* atomic, changed under the wait lock: SPW_ERETRY and SPW_ESPLIT since it last got further */
+    _Atomic uint32_t asks;  /* atomic, changed under the wait lock: SPW_ERETRY and SPW_ESPLIT since it got further */
     _Atomic uint64_t waits, retries, splits; /* atomic */
     /* Guarded by the wait lock. */
     struct spw_task *next;        /* among the live, oldest first, or the dead */
@@ -60,7 +60,7 @@ struct spw_task {
     struct spw__lacked lacked;
     uint64_t held_when_asked;     /* bytes of the memory tiers */
     struct spw__turn *turns;      /* of threads in spw_task_wait_turn */
-    uint64_t patient_until_ns;    /* mere room does not end its wait before that */
+    uint64_t backoff_until_ns;    /* mere room does not end its wait before that */
     const char *outside;          /* what a thread of it waits for outside; NULL: nothing */
 };
 
@@ -90,10 +90,10 @@ struct spw__group *spw__task_node(spw_manager *manager, spw_task *task);
 
 /* The parts of spw_task_wait_turn that its two forms share. *own: the options, with the task. */
 int spw__task_turn_check(spw_task *task, const spw_wait_options *wait, spw_wait_options *own);
-uint64_t spw__task_patient_until_ns(const spw_task *task);
-/* Parks the task; turn's waiter names the token, and the completed hook if it has one. True: it ends with the patience,
+uint64_t spw__task_backoff_until_ns(const spw_task *task);
+/* Parks the task; turn's waiter names the token, and the completed hook if it has one. True: it ends with the back-off,
  * which is not the deadline. An asynchronous turn may be over when it returns. */
-bool spw__task_enqueue_turn(spw_task *task, struct spw__turn *turn, uint64_t patient_until_ns, uint64_t deadline_ns);
+bool spw__task_enqueue_turn(spw_task *task, struct spw__turn *turn, uint64_t backoff_until_ns, uint64_t deadline_ns);
 void spw__task_unlist_turn(spw_task *task, struct spw__turn *turn); /* its waiter is DONE */
 int spw__task_turn_conclude(const spw_task *task, int rc);
 

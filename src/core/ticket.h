@@ -80,7 +80,7 @@ struct spw_ticket {
         struct spw__turn turn;       /* TURN: in its task's list while it waits */
     };
     struct spw__ticket_map map;
-    uint64_t patient_until_ns; /* TURN */
+    uint64_t backoff_until_ns; /* TURN */
     int result;
     spw_error_info error;
     union {
