@@ -88,7 +88,8 @@ SPW_API SPW_MUST_CHECK int spw_group_cancel(spw_group *group);
 
 /* Destroys a group that nothing belongs to any more; its minima are free then. SPW_EBUSY, and nothing happens, while it
  * has child groups, tasks, live buffers or reservations, or bytes charged to it: the detail names them. Waits, at most
- * the manager's default timeout, for moves that still carry buffers which were released. SPW_EFORK. NULL is a no-op. Since 0.1. */
+ * the manager's default timeout, for moves that still carry buffers which were released. SPW_EFORK. NULL is a no-op.
+ * Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_group_destroy(spw_group *group);
 
 /* What a group has of a place at this moment. Bytes; exact. */
