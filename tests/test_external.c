@@ -38,6 +38,21 @@ START_TEST(a_charge_is_committed_to_the_byte_and_shown_by_tag)
 }
 END_TEST
 
+START_TEST(charges_of_all_tags_together_stay_far_from_overflow)
+{
+    const int64_t quarter = INT64_C(1) << 60;
+    ck_assert_int_eq(charge(quarter, "a"), SPW_OK);
+    ck_assert_int_eq(charge(quarter, "b"), SPW_OK);
+    ck_assert_int_eq(charge(quarter, "c"), SPW_OK);
+    ck_assert_int_eq(charge(quarter, "d"), SPW_EINVAL);
+    ck_assert_ptr_nonnull(strstr(spw_error_detail()->message, "2^62 bytes or more of host"));
+    ck_assert_uint_eq(committed(SPW_TIER_HOST), STAGING + 3 * (uint64_t)quarter);
+    ck_assert_int_eq(charge(-quarter, "a"), SPW_OK);
+    ck_assert_int_eq(charge(-quarter, "b"), SPW_OK);
+    ck_assert_int_eq(charge(-quarter, "c"), SPW_OK);
+}
+END_TEST
+
 START_TEST(more_given_back_than_charged_under_the_tag_changes_nothing)
 {
     ck_assert_int_eq(charge(4096, "torch"), SPW_OK);
@@ -218,6 +233,7 @@ static Suite *suite(void)
     tcase_add_checked_fixture(tcase, open_small, close_small);
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, a_charge_is_committed_to_the_byte_and_shown_by_tag);
+    tcase_add_test(tcase, charges_of_all_tags_together_stay_far_from_overflow);
     tcase_add_test(tcase, more_given_back_than_charged_under_the_tag_changes_nothing);
     tcase_add_test(tcase, what_names_nobody_or_no_place_is_refused);
     tcase_add_test(tcase, what_exceeds_the_budget_is_overbooked_and_holds_up_others_until_it_is_gone);

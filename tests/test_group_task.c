@@ -222,6 +222,92 @@ START_TEST(what_a_minimum_protects_moves_aside_for_a_hole_and_no_further)
 }
 END_TEST
 
+START_TEST(what_a_minimum_protects_takes_its_bytes_along_though_a_copy_lies_on_disk)
+{
+    const spw_group_share protects = {.min_bytes = 4 * PIECE, .max_bytes = SPW_NO_LIMIT, .weight = 1};
+    spw_buffer *mine[4], *others[4], *large;
+    open_manager(SMALL_HOST);
+    spw_group *group = must_group("protected", NULL, 0, SPW_NO_LIMIT, 1);
+    for (unsigned i = 0; i < 4; i++)
+        mine[i] = must_make_in(group, PIECE, i);
+    push_out(SPW_HOST, 8 * PIECE);
+    for (unsigned i = 0; i < 4; i++) {
+        check_at(mine[i], SPW_HOST, i); /* its copy on disk stays */
+        others[i] = must_make_in(NULL, PIECE, 10 + i);
+    }
+    ck_assert_int_eq(spw_group_set(group, SPW_HOST, &protects), SPW_OK);
+    must_release(others[0]);
+    must_release(others[2]);
+    ck_assert_int_eq(alloc_in(NULL, 2 * PIECE, SPW_TIMEOUT_DEFAULT, &large), SPW_OK);
+    ck_assert_uint_eq(tier_now(SPW_TIER_HOST)->holes, 1);
+    for (unsigned i = 0; i < 4; i++) {
+        ck_assert_uint_eq(spw_buffer_place(mine[i]), SPW_HOST);
+        check_at(mine[i], SPW_HOST, i);
+        must_release(mine[i]);
+    }
+    must_release(others[1]);
+    must_release(others[3]);
+    must_release(large);
+    must_destroy(group);
+    close_manager();
+}
+END_TEST
+
+START_TEST(a_group_is_busy_while_a_reservation_names_it_even_an_empty_one)
+{
+    spw_reserve_options options;
+    spw_task_options task_options;
+    spw_reservation *empty = NULL;
+    spw_task *task = NULL;
+    open_manager("host=1M");
+    spw_group *group = must_group("named", NULL, 0, SPW_NO_LIMIT, 1);
+    spw_reserve_options_init(&options);
+    options.group = group;
+    ck_assert_int_eq(spw_reserve(manager, SPW_HOST, 0, &options, &empty), SPW_OK);
+    ck_assert_int_eq(spw_group_destroy(group), SPW_EBUSY);
+    ck_assert_ptr_nonnull(strstr(spw_error_detail()->message, "\"named\" has 1 reservations, of 0 bytes"));
+    ck_assert_int_eq(spw_reservation_grow(empty, 4096, NULL), SPW_OK);
+    ck_assert_uint_eq(held(group), 4096);
+    ck_assert_int_eq(spw_reservation_release(empty), SPW_OK);
+    /* One of a task below it, which is gone. */
+    spw_task_options_init(&task_options);
+    task_options.group = group;
+    ck_assert_int_eq(spw_task_create(manager, &task_options, &task), SPW_OK);
+    options.group = NULL;
+    options.wait.task = task;
+    ck_assert_int_eq(spw_reserve(manager, SPW_HOST, 0, &options, &empty), SPW_OK);
+    ck_assert_int_eq(spw_task_destroy(task), SPW_OK);
+    ck_assert_int_eq(spw_group_destroy(group), SPW_EBUSY);
+    ck_assert_int_eq(spw_reservation_release(empty), SPW_OK);
+    must_destroy(group);
+    close_manager();
+}
+END_TEST
+
+START_TEST(an_empty_reservation_of_a_task_that_is_gone_is_not_charged_to_the_next_task)
+{
+    spw_reserve_options options;
+    spw_task *first = NULL, *second = NULL;
+    spw_reservation *empty = NULL;
+    spw_task_usage usage;
+    open_manager("host=1M");
+    ck_assert_int_eq(spw_task_create(manager, NULL, &first), SPW_OK);
+    spw_reserve_options_init(&options);
+    options.wait.task = first;
+    ck_assert_int_eq(spw_reserve(manager, SPW_HOST, 0, &options, &empty), SPW_OK);
+    ck_assert_int_eq(spw_task_destroy(first), SPW_OK);
+    ck_assert_int_eq(spw_task_create(manager, NULL, &second), SPW_OK);
+    ck_assert_int_eq(spw_reservation_grow(empty, 4096, NULL), SPW_OK);
+    spw_task_usage_init(&usage);
+    ck_assert_int_eq(spw_task_usage_get(second, &usage), SPW_OK);
+    ck_assert_uint_eq(usage.committed_bytes[SPW_TIER_HOST], 0);
+    ck_assert_uint_eq(committed(SPW_TIER_HOST), 4096);
+    ck_assert_int_eq(spw_reservation_release(empty), SPW_OK);
+    ck_assert_int_eq(spw_task_destroy(second), SPW_OK);
+    close_manager();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("group_task");
@@ -234,7 +320,10 @@ int main(void)
     tcase_add_test(tcase, a_cancelled_group_cancels_its_tasks_and_reservations);
     tcase_add_test(tcase, clean_copies_on_disk_give_way_when_their_groups_part_of_it_is_used_up);
     tcase_add_test(tcase, what_a_minimum_protects_moves_aside_for_a_hole_and_no_further);
+    tcase_add_test(tcase, what_a_minimum_protects_takes_its_bytes_along_though_a_copy_lies_on_disk);
     tcase_add_test(tcase, tasks_and_the_manager_itself_count_like_siblings_of_weight_1);
+    tcase_add_test(tcase, a_group_is_busy_while_a_reservation_names_it_even_an_empty_one);
+    tcase_add_test(tcase, an_empty_reservation_of_a_task_that_is_gone_is_not_charged_to_the_next_task);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -16,8 +16,8 @@
  * the groups that the request itself belongs to.
  *
  * Threads: every call may be made from any thread; a group must not be used while it is destroyed.
- * Ownership: the caller owns the group; it must be destroyed after its tasks, buffers, raw blocks and child groups, and
- * before its manager.
+ * Ownership: the caller owns the group; it must be destroyed after its tasks, buffers, raw blocks, reservations and
+ * child groups, and before its manager.
  *
  * Besides the errors that a call names, each that takes a group gives SPW_EBADHANDLE for NULL where one is needed, and
  * for a group that was destroyed or is none.
@@ -90,8 +90,9 @@ SPW_API SPW_MUST_CHECK int spw_group_set(spw_group *group, spw_place place, cons
 SPW_API SPW_MUST_CHECK int spw_group_cancel(spw_group *group);
 
 /* Destroys a group that nothing belongs to any more; its minima are free then. SPW_EBUSY, and nothing happens, while it
- * has child groups, tasks, live buffers, or bytes charged to it: the detail names them. Waits, at most the manager's
- * default timeout, for moves that still carry buffers which were released. SPW_EFORK. NULL is a no-op. Since 0.1. */
+ * has child groups, tasks, live buffers or reservations, or bytes charged to it: the detail names them. Waits, at most
+ * the manager's default timeout, for moves that still carry buffers which were released. SPW_EFORK. NULL is a no-op.
+ * Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_group_destroy(spw_group *group);
 
 /* What a group has of a place at this moment. Bytes; exact. */

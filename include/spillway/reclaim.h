@@ -104,7 +104,8 @@ SPW_API SPW_MUST_CHECK int spw_task_pressure(spw_task *task, spw_place place, ui
  * tag says in statistics and messages whose memory it is: 1 to 31 printable ASCII characters other than " and \. A
  * manager with charges left is not destroyed.
  * Does not block. Errors, after which nothing has changed: SPW_EINVAL (NULL, the place, the tag; less than is charged
- * under the tag in that place would be left; 2^62 or more would be), SPW_ENOMETA, SPW_EFORK. Since 0.1. */
+ * under the tag in that place would be left; all tags together would be charged 2^62 or more there), SPW_ENOMETA,
+ * SPW_EFORK. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_external_charge(spw_manager *manager, spw_place place, int64_t bytes, const char *tag);
 
 SPW_END_DECLS

@@ -134,12 +134,12 @@ static void evict_done(struct spw__move *move, int status)
     spw__pressure_kick(manager, SPW_TIER_HOST);
 }
 
-/* Sends the piece down: to the block found for it, or to disk. A piece that lies there already only waits for its last
- * use on the device. */
+/* Sends the piece to the block found for it, or to disk. A piece that lies there already only waits for its last use on
+ * the device; but when it moves within its tier its bytes go with it, wherever else they lie. */
 static void describe_move_locked(struct spw__piece *piece, struct spw__move *move)
 {
     struct spw__payload *payload = piece->payload;
-    move->bytes = piece->disk.bytes ? 0 : spw__piece_bytes(piece);
+    move->bytes = piece->disk.bytes && !spw__block_is(&piece->to) ? 0 : spw__piece_bytes(piece);
     move->group = payload->group;
     move->identity = payload->identity + piece->index;
     move->to = (struct spw__end){.tier = SPW_TIER_DISK};

@@ -16,7 +16,7 @@ struct spw__external_entry {
     uint64_t bytes;
 };
 
-/* More under one tag is a mistake: sums stay far from overflow. */
+/* More in one place is a mistake: what the ledger adds to it stays far from overflow. */
 #define BYTES_MAX (UINT64_C(1) << 62)
 
 void spw__external_init(struct spw__external *external)
@@ -35,12 +35,18 @@ void spw__external_finish(struct spw_manager *manager)
     spw__mutex_finish(&external->lock);
 }
 
-uint64_t spw__external_bytes(struct spw_manager *manager, spw_tier tier)
+static uint64_t sum_locked(const struct spw_manager *manager, spw_tier tier)
 {
     uint64_t bytes = 0;
-    spw__mutex_lock(&manager->external.lock);
     for (const struct spw__external_entry *at = manager->external.entries; at; at = at->next)
         bytes += at->tier == tier ? at->bytes : 0;
+    return bytes;
+}
+
+uint64_t spw__external_bytes(struct spw_manager *manager, spw_tier tier)
+{
+    spw__mutex_lock(&manager->external.lock);
+    const uint64_t bytes = sum_locked(manager, tier);
     spw__mutex_unlock(&manager->external.lock);
     return bytes;
 }
@@ -128,8 +134,8 @@ static int charge(struct spw_manager *manager, spw_tier tier, uint64_t bytes, co
     uint64_t excess = 0;
     int rc = SPW_OK;
     spw__mutex_lock(&manager->external.lock);
-    const uint64_t before = find_locked(manager, tier, tag, group, &own);
-    if (before + bytes >= BYTES_MAX)
+    (void)find_locked(manager, tier, tag, group, &own);
+    if (sum_locked(manager, tier) + bytes >= BYTES_MAX)
         rc = SPW_EINVAL;
     else if (!own && !(own = add_entry_locked(manager, tier, tag, group)))
         rc = SPW_ENOMETA;
@@ -139,8 +145,8 @@ static int charge(struct spw_manager *manager, spw_tier tier, uint64_t bytes, co
     }
     spw__mutex_unlock(&manager->external.lock);
     if (rc == SPW_EINVAL)
-        return spw__fail(SPW_EINVAL, "spw_external_charge: \"%s\" would be charged 2^62 bytes or more of %s", tag,
-                         spw_tier_name(tier));
+        return spw__fail(SPW_EINVAL, "spw_external_charge: with this for \"%s\" 2^62 bytes or more of %s would be "
+                                     "charged from outside", tag, spw_tier_name(tier));
     if (rc == SPW_ENOMETA)
         return spw__fail(SPW_ENOMETA, "no metadata memory for an external charge; raise meta=");
     if (excess) {

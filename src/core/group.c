@@ -11,6 +11,7 @@
 #include "src/core/handle.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
+#include "src/core/reserve.h"
 
 /* Below the root and above a task's node. */
 #define DEPTH_MAX (SPW__LEDGER_DEPTH_MAX - 3)
@@ -330,6 +331,16 @@ static int check_buffers(spw_group *group)
                        : SPW_OK;
 }
 
+/* Empty ones are charged nothing, and name the group all the same. */
+static int check_reservations(spw_group *group)
+{
+    const struct spw__reserved reserved = spw__reservations_of(group->manager, &group->node);
+    return reserved.live ? spw__fail(SPW_EBUSY, "the group \"%s\" has %llu reservations, of %llu bytes; release them "
+                                                "first", group->node.name, (unsigned long long)reserved.live,
+                                     (unsigned long long)reserved.bytes)
+                         : SPW_OK;
+}
+
 /* Whoever chooses victims has seen the group's waiters last, now that there are none. */
 static void forget(spw_group *group)
 {
@@ -390,6 +401,8 @@ int spw_group_destroy(spw_group *group)
     rc = check_children(group);
     if (rc == SPW_OK)
         rc = check_buffers(group);
+    if (rc == SPW_OK)
+        rc = check_reservations(group);
     if (rc == SPW_OK)
         forget(group);
     if (rc == SPW_OK)

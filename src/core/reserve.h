@@ -29,8 +29,8 @@ struct spw_reservation {
     _Alignas(64) _Atomic uint64_t magic; /* atomic */
     _Atomic uint64_t bytes;   /* atomic: neither allocated nor being allocated */
     _Atomic uint64_t pending; /* atomic: of allocations under way */
-    spw_manager *manager;     /* constant while live, as group */
-    struct spw__group *group;
+    spw_manager *manager;     /* constant while live */
+    _Atomic(struct spw__group *) group; /* atomic: as tier */
     _Atomic uint32_t tier;    /* atomic: constant while live, but looked at by whoever sums up */
     _Atomic bool overbooks;   /* atomic: it exceeded the budget when it was granted */
 };
@@ -73,6 +73,10 @@ struct spw__reserved {
 };
 /* A look at what may change meanwhile. */
 struct spw__reserved spw__reservations_look(struct spw_manager *manager, spw_tier tier);
+
+/* Reservations charged to group, or to one below it; empty ones too, which the ledger knows nothing of. A group that
+ * one of them named when this began is not freed before it ends. */
+struct spw__reserved spw__reservations_of(struct spw_manager *manager, const struct spw__group *group);
 
 /* SPW_EBUSY, with how many hold how much, while any is live. */
 int spw__reservations_check_none(struct spw_manager *manager);

@@ -88,7 +88,7 @@ spw_reservation *spw__reservation_fill(spw_reservation *slot, struct spw_manager
                                        spw_tier tier, uint64_t bytes, bool overbooks)
 {
     slot->manager = manager;
-    slot->group = group;
+    atomic_store_explicit(&slot->group, group, memory_order_relaxed);
     atomic_store_explicit(&slot->bytes, bytes, memory_order_relaxed);
     atomic_store_explicit(&slot->pending, 0, memory_order_relaxed);
     atomic_store_explicit(&slot->tier, (uint32_t)tier, memory_order_relaxed);
@@ -110,7 +110,8 @@ void spw__reservations_finish(struct spw_manager *manager)
                            chunk_slots(chunk) * sizeof(spw_reservation));
 }
 
-struct spw__reserved spw__reservations_look(struct spw_manager *manager, spw_tier tier)
+/* Counts those that are live and, where they are given, of tier and at or below group. */
+static struct spw__reserved count(struct spw_manager *manager, const spw_tier *tier, const struct spw__group *group)
 {
     struct spw__reserved found = {0, 0};
     for (uint32_t i = 0; i < SPW__COUNTER_SHARDS; i++) {
@@ -118,12 +119,28 @@ struct spw__reserved spw__reservations_look(struct spw_manager *manager, spw_tie
         const uint32_t room = atomic_load(&shard->room);
         for (uint32_t at = 0; at < room; at++) {
             spw_reservation *slot = slot_at(shard, at);
-            if (atomic_load(&slot->magic) != SPW__SLOT_LIVE || atomic_load(&slot->tier) != (uint32_t)tier)
+            if (atomic_load(&slot->magic) != SPW__SLOT_LIVE || (tier && atomic_load(&slot->tier) != (uint32_t)*tier) ||
+                (group && !spw__group_is_below(atomic_load(&slot->group), group)))
                 continue;
             found.live++;
             found.bytes += atomic_load(&slot->bytes) + atomic_load(&slot->pending);
         }
     }
+    return found;
+}
+
+struct spw__reserved spw__reservations_look(struct spw_manager *manager, spw_tier tier)
+{
+    return count(manager, &tier, NULL);
+}
+
+/* Under the lock that a group leaves the tree under before it is freed, and a dead task before its memory is used anew:
+ * a reservation that is live here names a node that is there until the lock is free. */
+struct spw__reserved spw__reservations_of(struct spw_manager *manager, const struct spw__group *group)
+{
+    spw__mutex_lock(&manager->groups_lock);
+    const struct spw__reserved found = count(manager, NULL, group);
+    spw__mutex_unlock(&manager->groups_lock);
     return found;
 }
 

@@ -10,6 +10,7 @@
 #include "src/core/group.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
+#include "src/core/reserve.h"
 
 /* What a thread works for. Managers are told apart by their number, since a new one may lie where another was. */
 enum { ATTACHED_MAX = 4 };
@@ -93,19 +94,20 @@ struct spw__group *spw__task_node(spw_manager *manager, spw_task *task)
     return task ? &task->node : &manager->root;
 }
 
-static bool nothing_charged(const spw_task *task)
+/* A dead task that nothing names any more: no charge, no payload, no reservation. */
+static bool is_forgotten(const spw_task *task)
 {
     for (unsigned tier = 0; tier < SPW_TIER_META; tier++)
         if (spw__ledger_committed(&task->node, (spw_tier)tier))
             return false;
-    return atomic_load(&task->node.users) == 0;
+    return atomic_load(&task->node.users) == 0 && spw__reservations_of(task->manager, &task->node).live == 0;
 }
 
-/* Memory for a task: that of a dead one whose charges are gone, else new. */
+/* Memory for a task: that of a dead one that is forgotten, else new. */
 static spw_task *take_memory_locked(spw_manager *manager)
 {
     for (spw_task **link = &manager->arbiter.dead; *link; link = &(*link)->next)
-        if (nothing_charged(*link)) {
+        if (is_forgotten(*link)) {
             spw_task *task = *link;
             *link = task->next;
             return task;
