@@ -23,7 +23,7 @@ void spw__meta_init(struct spw__meta *meta, uint64_t budget_bytes);
 /* Gives the arena back, with whatever was not freed. */
 void spw__meta_finish(struct spw__meta *meta);
 
-/* size bytes, zeroed, aligned for any type (64 bytes when size >= 64). */
+/* size bytes, zeroed, aligned for any type (64 bytes when size >= 64, 2 MiB, on huge pages, from 2 MiB on). */
 void *spw__meta_alloc(struct spw__meta *meta, size_t size);
 void spw__meta_free(struct spw__meta *meta, void *ptr, size_t size);
 
