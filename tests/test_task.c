@@ -11,7 +11,9 @@ START_TEST(a_single_task_gets_retry_then_split_then_half_of_it)
     spw_buffer *held = hold(768 * KIB);
     ck_assert_int_eq(spw_alloc(manager, SPW_HOST, 512 * KIB, NULL, &more), SPW_ERETRY);
     ck_assert_uint_eq(spw_error_detail()->requested_bytes, 512 * KIB);
-    ck_assert_int_eq(spw_task_wait_turn(task, NULL), SPW_OK); /* nobody else: it is its turn */
+    spw_wait_options wait;
+    spw_wait_options_init(&wait);
+    ck_assert_int_eq(spw_task_wait_turn(task, &wait), SPW_OK); /* nobody else: it is its turn */
     ck_assert_int_eq(spw_alloc(manager, SPW_HOST, 512 * KIB, NULL, &more), SPW_ESPLIT);
     ck_assert_int_eq(spw_alloc(manager, SPW_HOST, 256 * KIB, NULL, &more), SPW_OK);
     const spw_task_usage usage = usage_of(task);
@@ -241,6 +243,7 @@ START_TEST(a_task_that_gives_nothing_back_ends_after_exactly_the_bound_with_the_
         }
         ck_assert_int_eq(spw_alloc(manager, SPW_HOST, 512 * KIB, NULL, &more), SPW_ENOMEM);
         ck_assert_msg(strstr(spw_error_detail()->message, "\"stubborn\" 786432"), "%s", spw_error_detail()->message);
+        ck_assert_msg(strstr(spw_error_detail()->message, "asks_max"), "%s", spw_error_detail()->message);
     }
     must_release(held);
     ck_assert_int_eq(spw_task_detach(task), SPW_OK);
@@ -376,7 +379,8 @@ START_TEST(where_a_group_refuses_only_its_own_tasks_are_asked)
 }
 END_TEST
 
-/* A spill whose staging and copies wait for a stream is on its way: who waits for it is seen to wait, and is no deadlock. */
+/* A spill whose staging and copies wait for a stream is on its way: who waits for it is seen to wait, and is in no
+ * deadlock. */
 START_TEST(what_is_on_its_way_is_waited_for_before_anybody_is_asked)
 {
     spw_view scratch, view;

@@ -112,8 +112,8 @@ typedef struct spw_group_usage {
 #endif
 
 /* Says what a group has of a place. As spw_stats_snapshot, it first takes back what threads cache of small objects.
- * usage->struct_size must be set, and is kept. SPW_EINVAL (no usage, no struct_size, a place that groups have no share of),
- * SPW_EFORK. Since 0.1. */
+ * usage->struct_size must be set, and is kept. SPW_EINVAL (no usage, no struct_size, a place that groups have no share
+ * of), SPW_EFORK. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_group_usage_get(spw_group *group, spw_place place, spw_group_usage *usage);
 
 SPW_END_DECLS

@@ -182,6 +182,7 @@ static void give_up(struct spw_manager *manager, struct spw__waiter *waiter)
 {
     struct spw_task *task = waiter->task;
     atomic_store(&task->asks, 0);
+    atomic_store(&task->gave_up, true);
     task->lacked.bytes = 0;
     spw__wait_finish_locked(&manager->waits, waiter, SPW_ENOMEM);
 }

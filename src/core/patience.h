@@ -8,9 +8,9 @@
  *        |                                                                  \--time is up--> as below
  *        \--else: pressure.c, wait_for_room--> demanding: victims are picked --------------> spill chosen
  *
- * Clean copies are dropped before that: they cost nothing. A patient request waits in the queue like any other, for twice
- * the time expected and 20 ms at most; nothing is evicted for it meanwhile. It is not patient where others demand room
- * already, where it lacks a hole or a group's room and not the budget, with a timeout of 0, nor as a ticket.
+ * Clean copies are dropped before that: they cost nothing. A patient request waits in the queue like any other, for
+ * twice the time expected and 20 ms at most; nothing is evicted for it meanwhile. It is not patient where others demand
+ * room already, where it lacks a hole or a group's room and not the budget, with a timeout of 0, nor as a ticket.
  *
  * Threads: any; the measurement is guarded by the tier's pressure lock, the rest is atomic.
  */

@@ -59,6 +59,15 @@ static int fail_budget(const struct spw__request *request, spw_tier tier)
                           (unsigned long long)info.limit_bytes, owed);
 }
 
+/* What ended the wait: the time, or that the arbiter asked in vain too often. */
+static const char *until(const struct spw__request *request)
+{
+    struct spw_task *task = request->waiter.task;
+    return task && atomic_exchange(&task->gave_up, false) ? "after its task was asked to give way as often as it may be "
+                                                            "(asks_max)"
+                                                          : "before the deadline";
+}
+
 /* A group stands in the way: what others do does not help. */
 static int refuse_by_group(const spw_error_info *info, int code)
 {
@@ -97,9 +106,9 @@ static int refuse_reservation(const struct spw__request *request, int code)
     case SPW_ESPLIT: return spw__fail_info(&info, code, TAKE_LESS, what);
     case SPW_ENOMEM:
         spw__arbiter_describe(request->manager, request->lowest, holders, sizeof holders);
-        return spw__fail_info(&info, code, "no room for %s before the deadline: what is committed there is reserved "
-                                           "(%llu), mapped, not sealed or raw%s; held by %s; seal, unmap or release "
-                                           "something, or raise %s=", what,
+        return spw__fail_info(&info, code, "no room for %s %s: what is committed there is reserved (%llu), mapped, not "
+                                           "sealed, raw, or was not spilled in time%s; held by %s; seal, unmap or "
+                                           "release something, wait longer, or raise %s=", what, until(request),
                               (unsigned long long)spw__reservations_look(request->manager, request->lowest).bytes,
                               request->manager->store ? "" : ", or there is no spill folder (disk=)", holders, tier);
     default: return spw__fail_info(&info, code, "the wait for %s ended: %s", what, spw_strerror(code));
@@ -130,8 +139,9 @@ static int refuse(const struct spw__request *request, int code)
         for (spw_tier tried = request->first; tried <= request->lowest; tried++)
             if (request->bytes <= spw__tier_of(request->manager, tried)->largest_request)
                 return fail_budget(request, tried);
-        return spw__fail_info(&info, code, "a request of %s can never fit: no pool is that large or admits that size; "
-                                           "raise %s= or its pool limits", where, tier);
+        return spw__fail_info(&info, code, "a request of %s can never fit: no pool is that large%s, or admits that "
+                                           "size; raise %s= or its pool limits", where,
+                              at->set_aside ? " beside staging" : "", tier);
     case SPW_ENOMETA: return spw__fail_info(&info, code, "no metadata memory for a request of %s; raise meta=", where);
     case SPW_EAGAIN: return spw__fail_info(&info, code, "no room at once for %s", where);
     case SPW_ERETRY: return spw__fail_info(&info, code, GIVE_BACK, where);
@@ -143,10 +153,10 @@ static int refuse(const struct spw__request *request, int code)
     case SPW_ENOMEM:
         spw__arbiter_describe(request->manager, request->lowest, holders, sizeof holders);
         return spw__fail_info(&info, code,
-                              "no room for %s before the deadline: what lies there is mapped, not sealed, "
-                              "raw, or was not spilled in time%s; held by %s; seal, unmap or release something, or raise %s=",
-                              where, request->manager->store ? "" : ", or there is no spill folder (disk=)", holders,
-                              tier);
+                              "no room for %s %s: what lies there is mapped, not sealed, raw, or was not spilled in "
+                              "time%s; held by %s; seal, unmap or release something, wait longer, or raise %s=",
+                              where, until(request), request->manager->store ? "" : ", or there is no spill folder "
+                                                                                    "(disk=)", holders, tier);
     case SPW_ECANCELED: return spw__fail_info(&info, code, "the wait for %s was cancelled", where);
     default: return spw__fail_info(&info, code, "the wait for %s ended: %s", where, spw_strerror(code));
     }

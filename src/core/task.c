@@ -215,7 +215,8 @@ int spw_task_destroy(spw_task *task)
         return spw__fail(SPW_EBUSY, "spw_task_destroy: the task \"%s\" has reclaimers; unregister them first",
                          task->name);
     return spw__fail(SPW_EBUSY, "spw_task_destroy: %u threads work for the task \"%s\", and %u calls are under way on "
-                                "its behalf; detach the threads first", attached, task->name, users);
+                                "its behalf; detach the threads, and let calls and tickets end, first", attached,
+                     task->name, users);
 }
 
 int spw_task_attach(spw_task *task)

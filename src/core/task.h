@@ -45,6 +45,7 @@ struct spw_task {
     uint64_t serial; /* the age: lower is older */
     uint32_t asks_max;
     atomic_bool cancelled;  /* atomic: never cleared */
+    atomic_bool gave_up;    /* atomic: it was asked too often, and its error is still to be told so */
     _Atomic uint32_t users; /* atomic: calls on its behalf under way */
     _Atomic uint32_t asks;  /* atomic, changed under the wait lock: SPW_ERETRY and SPW_ESPLIT since it got further */
     _Atomic uint64_t waits, retries, splits; /* atomic */
