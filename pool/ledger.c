@@ -267,6 +267,16 @@ uint64_t spw__ledger_free_on_path(const struct spw__group *group, spw_tier tier)
     return least;
 }
 
+bool spw__ledger_within_min(const struct spw__group *group, spw_tier tier, uint64_t bytes)
+{
+    for (const struct spw__group *at = group; at->parent; at = at->parent) {
+        const uint64_t committed = spw__ledger_committed(at, tier), min = min_of(at, tier);
+        if (committed < min && bytes <= min - committed)
+            return true;
+    }
+    return false;
+}
+
 struct spw__group *spw__ledger_short(struct spw__group *group, spw_tier tier, uint64_t bytes)
 {
     for (; group && bytes; group = group->parent) {

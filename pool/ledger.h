@@ -104,6 +104,10 @@ uint64_t spw__ledger_committed(const struct spw__group *group, spw_tier tier);
 /* The largest charge that would be granted now. Like all below a look at what may change meanwhile. */
 uint64_t spw__ledger_free_on_path(const struct spw__group *group, spw_tier tier);
 
+/* True when group, or one above it below the root, has so much of its minimum left: it is set aside already, and nobody
+ * else waits for it. */
+bool spw__ledger_within_min(const struct spw__group *group, spw_tier tier, uint64_t bytes);
+
 /* Who refuses a charge of bytes: the first on the way up; NULL: nobody. */
 struct spw__group *spw__ledger_short(struct spw__group *group, spw_tier tier, uint64_t bytes);
 

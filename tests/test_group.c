@@ -396,39 +396,6 @@ START_TEST(a_forced_end_takes_groups_with_it)
 }
 END_TEST
 
-START_TEST(a_group_that_was_destroyed_is_recognised)
-{
-    spw_group *group = NULL, *child = NULL;
-    spw_group_options options;
-    spw_task_options of_task;
-    spw_task *task = NULL;
-    spw_buffer *buffer = NULL;
-    spw_group_usage usage = SPW_GROUP_USAGE_INIT;
-    open_manager(SMALL_HOST);
-    ck_assert_int_eq(spw_group_create(manager, NULL, &group), SPW_OK);
-    must_destroy(group);
-    ck_assert_int_eq(spw_group_destroy(group), SPW_EBADHANDLE);
-    ck_assert_int_eq(spw_group_cancel(group), SPW_EBADHANDLE);
-    ck_assert_int_eq(spw_group_usage_get(group, SPW_HOST, &usage), SPW_EBADHANDLE);
-    ck_assert_int_eq(alloc_in(group, 100, 0, &buffer), SPW_EBADHANDLE);
-    spw_group_options_init(&options);
-    options.parent = group;
-    ck_assert_int_eq(spw_group_create(manager, &options, &child), SPW_EBADHANDLE);
-    spw_task_options_init(&of_task);
-    of_task.group = group;
-    ck_assert_int_eq(spw_task_create(manager, &of_task, &task), SPW_EBADHANDLE);
-    bool again = false;
-    for (unsigned i = 0; i < 40; i++) { /* the memory of the dead is used again, but not at once */
-        ck_assert_int_eq(spw_group_create(manager, NULL, &child), SPW_OK);
-        ck_assert(i >= 30 || child != group);
-        again |= child == group;
-        must_destroy(child);
-    }
-    ck_assert(again);
-    close_manager();
-}
-END_TEST
-
 START_TEST(bad_arguments_are_refused)
 {
     spw_group_options options;
@@ -511,7 +478,6 @@ int main(void)
     tcase_add_test(tcase, raw_memory_and_copies_are_charged_to_their_group);
     tcase_add_test(tcase, destroy_while_anything_belongs_to_it_is_busy_and_names_it);
     tcase_add_test(tcase, a_forced_end_takes_groups_with_it);
-    tcase_add_test(tcase, a_group_that_was_destroyed_is_recognised);
     tcase_add_test(tcase, bad_arguments_are_refused);
     tcase_add_test(tcase, fault_META_ALLOC_gives_no_group);
     suite_add_tcase(suite, tcase);

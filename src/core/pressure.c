@@ -262,11 +262,14 @@ static int try_at_once(struct spw__request *request)
     struct spw__waitset *waits = &request->manager->waits;
     const enum spw__grow grow = request->nowait || request->completed ? SPW__GROW_ALONE : SPW__GROW_FREELY;
     const uint32_t channels = channels_of(request);
-    /* What it was promised before is left to nobody. */
-    const uint32_t heeded = request->reservation ? 0 : channels;
+    /* What it was promised before, by a reservation or its group's minimum, is left to nobody. */
+    const bool promised = request->reservation ||
+                          (!request->min_of && request->first == request->lowest &&
+                           spw__ledger_within_min(request->group, request->lowest, paid_bytes(request)));
+    const uint32_t heeded = promised ? 0 : channels;
     int rc = SPW_EAGAIN;
     /* Those who wait already go first, unless the caller cannot wait at all; and even then one that waited for long. */
-    if (request->nowait || request->reservation || !spw__waitset_busy(waits, channels)) {
+    if (request->nowait || promised || !spw__waitset_busy(waits, channels)) {
         rc = try_tiers(request, grow, spw__waitset_barred_of(waits, heeded));
         if (rc == SPW_EAGAIN && spw__parked_sweep(request->manager))
             rc = try_tiers(request, grow, spw__waitset_barred_of(waits, heeded));

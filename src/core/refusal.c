@@ -63,8 +63,8 @@ static int fail_budget(const struct spw__request *request, spw_tier tier)
 static const char *until(const struct spw__request *request)
 {
     struct spw_task *task = request->waiter.task;
-    return task && atomic_exchange(&task->gave_up, false) ? "after its task was asked to give way as often as it may be "
-                                                            "(asks_max)"
+    return task && atomic_exchange(&task->gave_up, false) ? "after its task was asked to give way as often as it may "
+                                                            "be (asks_max)"
                                                           : "before the deadline";
 }
 
