@@ -13,7 +13,8 @@
  *   waits in the library or is between spw_task_block_begin and _end. (A task that no thread is attached to waits too:
  *   attach a thread before it touches what a reclaimer of the task frees.) Or by spw_task_pressure, on the caller.
  * - By a thread whose own request waits for room in the reclaimer's place: neither by a request with SPW_NOWAIT or a
- *   timeout of 0, nor for a ticket, nor by a thread of the library's.
+ *   timeout of 0, nor for a ticket, nor by a thread of the library's. That request's deadline is looked at again when
+ *   the callback has returned: keep callbacks short where deadlines are.
  * - One reclaimer of a task at a time. While one runs the threads of its task do not go on: waits that end, and
  *   spw_task_block_end and spw_task_attach, last until it is over. So it must not wait for them, nor take a lock that
  *   they hold during a call of the library.
