@@ -51,22 +51,11 @@ static int use(spw_ticket *ticket)
 {
     struct spw__ticket_map *map = &ticket->map;
     struct spw__payload *payload = map->payload;
-    struct spw_manager *manager = ticket->manager;
-    int rc = SPW_OK;
     map->phase = SPW__MAP_USE;
     spw__mutex_lock(&payload->lock);
-    if (map->stream && payload->last_use)
-        rc = spw__device_event_order(manager->device, map->stream, payload->last_use->event);
-    while (rc == SPW_OK && !map->stream && spw__use_pending(manager, payload->last_use)) {
-        struct spw__move *watch = spw__use_watch_locked(payload);
-        if (watch) {
-            spw__mutex_unlock(&payload->lock);
-            spw__mover_submit(manager->mover, watch);
-            spw__mutex_lock(&payload->lock);
-        }
-        if (payload->watched)
-            return spw__ticket_await_change(ticket);
-    }
+    const int rc = spw__use_look_locked(payload, map->stream);
+    if (rc == SPW_EAGAIN)
+        return spw__ticket_await_change(ticket);
     spw__mutex_unlock(&payload->lock);
     return conclude(ticket, rc);
 }

@@ -105,28 +105,38 @@ struct spw__move *spw__use_watch_locked(struct spw__payload *payload)
     return &use->watch;
 }
 
-int spw__use_order(struct spw__payload *payload, void *stream, const spw_wait_options *wait)
+int spw__use_look_locked(struct spw__payload *payload, void *stream)
 {
     struct spw_manager *manager = payload->manager;
-    const uint64_t deadline_ns = spw__deadline_ns(manager, wait);
-    int rc = SPW_OK;
-    spw__waitset_enter(&manager->waits);
-    spw__mutex_lock(&payload->lock);
-    if (stream && payload->last_use)
-        rc = spw__device_event_order(manager->device, stream, payload->last_use->event);
-    while (rc == SPW_OK && !stream && spw__use_pending(manager, payload->last_use)) {
+    if (stream)
+        return payload->last_use ? spw__device_event_order(manager->device, stream, payload->last_use->event) : SPW_OK;
+    while (spw__use_pending(manager, payload->last_use)) {
         struct spw__move *watch = spw__use_watch_locked(payload);
         if (watch) {
             spw__mutex_unlock(&payload->lock);
             spw__mover_submit(manager->mover, watch);
             spw__mutex_lock(&payload->lock);
         }
-        if (payload->watched)
-            rc = spw__payload_wait_unlock(payload, wait, deadline_ns);
-        else /* it was over before we could wait */
-            spw__mutex_unlock(&payload->lock);
-        spw__mutex_lock(&payload->lock);
+        if (payload->watched) /* else it was over before we could wait */
+            return SPW_EAGAIN;
     }
+    return SPW_OK;
+}
+
+int spw__use_order(struct spw__payload *payload, void *stream, const spw_wait_options *wait)
+{
+    struct spw_manager *manager = payload->manager;
+    const uint64_t deadline_ns = spw__deadline_ns(manager, wait);
+    int rc;
+    spw__waitset_enter(&manager->waits);
+    spw__mutex_lock(&payload->lock);
+    do {
+        rc = spw__use_look_locked(payload, stream);
+        if (rc != SPW_EAGAIN)
+            break;
+        rc = spw__payload_wait_unlock(payload, wait, deadline_ns);
+        spw__mutex_lock(&payload->lock);
+    } while (rc == SPW_OK);
     spw__mutex_unlock(&payload->lock);
     spw__waitset_leave(&manager->waits);
     return rc;

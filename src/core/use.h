@@ -32,9 +32,9 @@ int spw__use_note_locked(struct spw__payload *payload, void *stream);
  * that use. Errors: those of a wait, SPW_EDEVICE. */
 int spw__use_order(struct spw__payload *payload, void *stream, const spw_wait_options *wait);
 
-/* The move by which the mover will report the end of the last use, as a change of the payload, once it is submitted;
- * NULL when it does so already (payload.watched). Payload locked. */
-struct spw__move *spw__use_watch_locked(struct spw__payload *payload);
+/* The same without the wait: SPW_EAGAIN, and the end of the last use will be reported as a change of the payload. The
+ * payload is locked; the lock may be released in between. */
+int spw__use_look_locked(struct spw__payload *payload, void *stream);
 
 /* Calls done once the payload's last use, which is pending, has completed. Nobody else refers to the payload. */
 void spw__use_when_over(struct spw__payload *payload, void (*done)(struct spw__move *move, int status));
