@@ -6,7 +6,7 @@
  * its seed and specification. Each task has a thread of its own, now and then two; half of the threads have a
  * reclaimer of their raw memory.
  */
-#include "tests/manager_fixture.h"
+#include "tests/seeded_fixture.h"
 
 enum { GROUPS_MAX = 3, TASKS_MAX = 6, THREADS_MAX = 2 * TASKS_MAX, HELD_MAX = 8, STEPS = 60 };
 
@@ -17,18 +17,6 @@ static const char *const specs[] = {
     "device=1M; host=1M; piece=64K; driver=sim", /* no disk: what is full is full */
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
-
-static const char *spec_now;
-static unsigned seed_now;
-
-#define MUST(condition)                                                                                                \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            (void)fprintf(stderr, "%s:%d: %s (seed %u, \"%s\"): %s\n", __FILE__, __LINE__, #condition, seed_now,       \
-                          spec_now, spw_error_detail()->message);                                                      \
-            abort();                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 /* What a thread has. */
 struct held {
@@ -54,10 +42,7 @@ struct worker {
 
 static unsigned below(struct worker *worker, unsigned n)
 {
-    worker->state ^= worker->state << 13;
-    worker->state ^= worker->state >> 7;
-    worker->state ^= worker->state << 17;
-    return (unsigned)((worker->state >> 20) % n);
+    return next_below(&worker->state, n);
 }
 
 /* Mostly small, now and then most of a tier. */

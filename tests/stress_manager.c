@@ -5,7 +5,7 @@
  * SECONDS, rounds of fresh seeds for that long, from ROUND on. A failure prints its round's seed and specification;
  * seed = round + 1.
  */
-#include "tests/manager_fixture.h"
+#include "tests/seeded_fixture.h"
 
 #include <time.h>
 
@@ -20,18 +20,6 @@ static const char *const specs[] = {
     "device=1M; pinned=1M; driver=sim; piece=64K", /* no disk: requests end with ENOMEM */
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
-
-static const char *spec_now;
-static unsigned seed_now;
-
-#define MUST(condition)                                                                                                \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            (void)fprintf(stderr, "%s:%d: %s (seed %u, \"%s\"): %s\n", __FILE__, __LINE__, #condition, seed_now,       \
-                          spec_now, spw_error_detail()->message);                                                      \
-            abort();                                                                                                   \
-        }                                                                                                              \
-    } while (0)
 
 struct worker {
     uint64_t state; /* of its random numbers */
@@ -50,10 +38,7 @@ static struct shared {
 
 static unsigned random_below(struct worker *worker, unsigned n)
 {
-    worker->state ^= worker->state << 13;
-    worker->state ^= worker->state >> 7;
-    worker->state ^= worker->state << 17;
-    return (unsigned)((worker->state >> 20) % n);
+    return next_below(&worker->state, n);
 }
 
 /* Errors that tight budgets and faults make; anything else is a bug. */
