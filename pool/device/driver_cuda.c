@@ -1,10 +1,10 @@
 /* CUDA's driver behind the driver table: libcuda.so.1, found at run time, so that one binary runs with and without it.
  *
  * An entry point is asked for at the lower of two versions: the driver's, and the one whose signature driver.h has. A
- * newer driver then answers with exactly that signature; an older one could only answer with an older signature, so that
- * there the entry counts as missing without being asked for. Drivers of CUDA 11.3 to 11.8 have an older
- * cuGetProcAddress, those before have none. Where it is not there, or answers "success" with a NULL pointer, the exported
- * symbol of that signature is taken by its own name.
+ * newer driver then answers with exactly that signature; an older one could only answer with an older signature, so
+ * that there the entry counts as missing without being asked for. Drivers of CUDA 11.3 to 11.8 have an older
+ * cuGetProcAddress, those before have none. Where it is not there, or answers "success" with a NULL pointer, the
+ * exported symbol of that signature is taken by its own name.
  */
 #include "pool/device/driver.h"
 

@@ -1,6 +1,6 @@
-/* The simulated device's inside: what driver_sim.c (devices, contexts), sim_memory.c (addresses, bytes), sim_vmm.c
- * and sim_physical.c (mapped memory), sim_stream.c (streams, events, copies), sim_batch.c (several copies at once), sim_attribute.c and
- * sim_fault.c (the table, with its faults) share.
+/* The simulated device's inside: what driver_sim.c (devices, contexts), sim_memory.c (addresses, bytes), sim_vmm.c and
+ * sim_physical.c (mapped memory), sim_stream.c (streams, events, copies), sim_batch.c (several copies at once),
+ * sim_attribute.c and sim_fault.c (the table, with its faults) share.
  *
  * Handles are pointers to the structures below under the tags that the ABI gives them. One lock per device guards all
  * of it; bytes are copied, poisoned and given back outside the lock.
@@ -89,8 +89,7 @@ spw__cu_result spw__sim_fault_locked(struct CUctx_st *sim, enum spw__fault_point
 
 int spw__sim_memory_init(struct CUctx_st *sim); /* -1: no address space */
 void spw__sim_memory_finish(struct CUctx_st *sim);
-/* Where bytes at address lie, NULL unless one live allocation, or mapped and accessible memory without a gap, holds them
- * all. */
+/* Where bytes at address lie, NULL unless one live allocation, or accessible mapped memory without a gap, holds them. */
 void *spw__sim_translate_locked(const struct CUctx_st *sim, uint64_t address, uint64_t bytes);
 /* True if the CPU may own [base, base + bytes): nothing of it is a device address. */
 bool spw__sim_is_host_locked(const struct CUctx_st *sim, const void *base, uint64_t bytes);

@@ -12,9 +12,9 @@
 #include "pool/base/units.h"
 #include "pool/device/sim.h"
 
-#define SMALL_ALIGN  4096u          /* so that freed memory can go back page by page */
-#define CHARGE_UNIT  256u
-#define SLACK_BYTES  (1024ull * 1024 * 1024) /* addresses beyond twice the capacity */
+#define SMALL_ALIGN 4096u /* so that freed memory can go back page by page */
+#define CHARGE_UNIT 256u
+#define SLACK_BYTES (1024ull * 1024 * 1024) /* addresses beyond twice the capacity */
 
 char *spw__sim_map_aligned(uint64_t span, int protection)
 {
