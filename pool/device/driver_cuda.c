@@ -1,8 +1,10 @@
 /* CUDA's driver behind the driver table: libcuda.so.1, found at run time, so that one binary runs with and without it.
  *
- * An entry point is asked for at the version whose signature driver.h has, never at a newer one: the driver then
- * answers with exactly that signature however new it is. Drivers before CUDA 12 have an older cuGetProcAddress; there,
- * and where it answers "success" with a NULL pointer, the exported symbol of that signature is taken by its own name.
+ * An entry point is asked for at the lower of two versions: the driver's, and the one whose signature driver.h has. A
+ * newer driver then answers with exactly that signature; an older one could only answer with an older signature, so
+ * that there the entry counts as missing without being asked for. Drivers of CUDA 11.3 to 11.8 have an older
+ * cuGetProcAddress, those before have none. Where it is not there, or answers "success" with a NULL pointer, the
+ * exported symbol of that signature is taken by its own name.
  */
 #include "pool/device/driver.h"
 
@@ -14,16 +16,31 @@
 
 #include "pool/base/error.h"
 
-typedef spw__cu_result (*get_proc_address_fn)(const char *name, void **entry, int version, uint64_t flags, int *status);
+typedef spw__cu_result (*get_proc_address_fn)(const char *name, void **entry, int version, uint64_t flags);
+typedef spw__cu_result (*get_proc_address_v2_fn)(const char *name, void **entry, int version, uint64_t flags,
+                                                 int *status);
 typedef spw__cu_result (*get_version_fn)(int *version);
+
+struct library {
+    void *handle;
+    int version;
+    get_proc_address_fn get_proc_address; /* each NULL where the library lacks it */
+    get_proc_address_v2_fn get_proc_address_v2;
+};
 
 static const struct entry {
     const char *name, *symbol;
     int version;
     size_t offset; /* of the field in the table */
+    bool required;
 } entries[] = {
-#define SPW__X(field, name, symbol, version, params) {#name, #symbol, version, offsetof(struct spw__driver, field)},
-    SPW__DRIVER_LIST(SPW__X)
+#define SPW__X(field, name, symbol, version, params, args)                                                             \
+    {#name, #symbol, version, offsetof(struct spw__driver, field), true},
+    SPW__DRIVER_REQUIRED_LIST(SPW__X)
+#undef SPW__X
+#define SPW__X(field, name, symbol, version, params, args)                                                             \
+    {#name, #symbol, version, offsetof(struct spw__driver, field), false},
+    SPW__DRIVER_OPTIONAL_LIST(SPW__X)
 #undef SPW__X
 };
 
@@ -33,41 +50,56 @@ static struct spw__driver table;
 static bool loaded;
 static char reason[256];
 
-static void *find(void *library, get_proc_address_fn get_proc_address, int driver_version, const struct entry *entry)
+static void *ask(const struct library *library, const struct entry *entry)
 {
     void *found = NULL;
     int status = 0;
-    /* A driver older than the signature could only answer with an older one, which must not be called through ours. */
-    if (driver_version < entry->version)
+    spw__cu_result result = SPW__CU_ERROR_NOT_FOUND;
+    if (library->get_proc_address_v2)
+        result = library->get_proc_address_v2(entry->name, &found, entry->version, 0, &status);
+    else if (library->get_proc_address)
+        result = library->get_proc_address(entry->name, &found, entry->version, 0);
+    return result == SPW__CU_SUCCESS && status == 0 ? found : NULL;
+}
+
+static void *find(const struct library *library, const struct entry *entry)
+{
+    if (library->version < entry->version)
         return NULL;
-    if (get_proc_address &&
-        (get_proc_address(entry->name, &found, entry->version, 0, &status) != SPW__CU_SUCCESS || status != 0))
-        found = NULL;
-    return found ? found : dlsym(library, entry->symbol);
+    void *found = ask(library, entry);
+    return found ? found : dlsym(library->handle, entry->symbol);
+}
+
+static bool open_library(struct library *library)
+{
+    /* Never closed: libcuda keeps threads of its own. */
+    library->handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!library->handle) {
+        const char *why = dlerror();
+        (void)snprintf(reason, sizeof reason, "no CUDA driver: %s", why ? why : "libcuda.so.1 cannot be loaded");
+        return false;
+    }
+    const get_version_fn get_version = (get_version_fn)dlsym(library->handle, "cuDriverGetVersion");
+    if (!get_version || get_version(&library->version) != SPW__CU_SUCCESS) {
+        (void)snprintf(reason, sizeof reason, "libcuda.so.1 does not tell its version");
+        return false;
+    }
+    library->get_proc_address = (get_proc_address_fn)dlsym(library->handle, "cuGetProcAddress");
+    library->get_proc_address_v2 = (get_proc_address_v2_fn)dlsym(library->handle, "cuGetProcAddress_v2");
+    return true;
 }
 
 static void load(void)
 {
-    int version = 0;
-    /* Never closed: libcuda keeps threads of its own. */
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-        const char *why = dlerror();
-        (void)snprintf(reason, sizeof reason, "no CUDA driver: %s", why ? why : "libcuda.so.1 cannot be loaded");
+    struct library library = {NULL, 0, NULL, NULL};
+    if (!open_library(&library))
         return;
-    }
-    const get_version_fn get_version = (get_version_fn)dlsym(library, "cuDriverGetVersion");
-    const get_proc_address_fn get_proc_address = (get_proc_address_fn)dlsym(library, "cuGetProcAddress_v2");
-    if (!get_version || get_version(&version) != SPW__CU_SUCCESS) {
-        (void)snprintf(reason, sizeof reason, "libcuda.so.1 does not tell its version");
-        return;
-    }
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
-        void *found = find(library, get_proc_address, version, &entries[i]);
-        if (!found) {
-            (void)snprintf(reason, sizeof reason, "libcuda.so.1 of CUDA %d.%d lacks %s of CUDA %d.%d", version / 1000,
-                           version % 1000 / 10, entries[i].name, entries[i].version / 1000,
-                           entries[i].version % 1000 / 10);
+        void *found = find(&library, &entries[i]);
+        if (!found && entries[i].required) {
+            (void)snprintf(reason, sizeof reason, "libcuda.so.1 of CUDA %d.%d lacks %s of CUDA %d.%d",
+                           library.version / 1000, library.version % 1000 / 10, entries[i].symbol,
+                           entries[i].version / 1000, entries[i].version % 1000 / 10);
             return;
         }
         memcpy((char *)&table + entries[i].offset, &found, sizeof found);

@@ -1,4 +1,5 @@
-/* The simulated driver: devices, contexts, errors and the table. Neighbours: sim_memory.c, sim_stream.c (sim.h).
+/* The simulated driver: devices, contexts, errors. Neighbours: sim_memory.c, sim_vmm.c, sim_stream.c, sim_batch.c,
+ * sim_attribute.c, and sim_fault.c with the table (sim.h).
  *
  * A process may have several simulated devices, each added by whoever wants one. As on CUDA, a call finds its device
  * through the calling thread's current context, and the context is a pointer that only the driver looks into.
@@ -10,7 +11,7 @@
 #include "pool/base/error.h"
 #include "pool/device/sim.h"
 
-enum { DEVICES_MAX = 64, CONTEXTS_MAX = 8, DRIVER_VERSION = 12000 };
+enum { DEVICES_MAX = 64, CONTEXTS_MAX = 8, DRIVER_VERSION = 13000 };
 
 static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER; /* innermost: nothing is locked under it */
 static struct CUctx_st *devices[DEVICES_MAX];                    /* guarded by devices_lock */
@@ -39,6 +40,23 @@ spw__cu_result spw__sim_enter(struct CUctx_st **out)
         spw__mutex_unlock(&sim->lock);
     *out = sim;
     return sticky;
+}
+
+struct CUctx_st *spw__sim_enter_to_free(void)
+{
+    struct CUctx_st *sim = n_contexts ? contexts[n_contexts - 1] : NULL;
+    if (sim)
+        spw__mutex_lock(&sim->lock);
+    return sim;
+}
+
+void spw__sim_lose(spw__cu_result sticky)
+{
+    struct CUctx_st *sim;
+    if (spw__sim_enter(&sim) != SPW__CU_SUCCESS)
+        return;
+    sim->sticky = sticky;
+    spw__mutex_unlock(&sim->lock);
 }
 
 spw__cu_result spw__sim_fault_locked(struct CUctx_st *sim, enum spw__fault_point point)
@@ -149,12 +167,6 @@ spw__cu_result spw__sim_ctx_pop_current(spw__cu_context *context)
     return SPW__CU_SUCCESS;
 }
 
-static const struct spw__driver table = {
-#define SPW__X(field, name, symbol, version, params) .field = spw__sim_##field,
-    SPW__DRIVER_LIST(SPW__X)
-#undef SPW__X
-};
-
 static void destroy(struct CUctx_st *sim)
 {
     spw__sim_streams_finish(sim);
@@ -190,7 +202,7 @@ int spw__driver_sim_add(uint64_t capacity_bytes, const struct spw__driver **out,
         destroy(sim);
         return spw__fail(SPW_ENOMEM, "this process has %d simulated devices already", DEVICES_MAX);
     }
-    *out = &table;
+    *out = &spw__sim_table;
     *device = slot;
     return 0;
 }

@@ -12,39 +12,36 @@
 #include "pool/base/units.h"
 #include "pool/device/sim.h"
 
-#define SMALL_ALIGN  4096u          /* so that freed memory can go back page by page */
-#define LARGE_ALIGN  (2048u * 1024) /* from this size on, as CUDA's allocations are */
-#define CHARGE_UNIT  256u
-#define SLACK_BYTES  (1024ull * 1024 * 1024) /* addresses beyond twice the capacity */
-#define CAPACITY_MAX (1ull << 45)
-#define POISON       0xa5
-#define POISON_MAX   (16ull * 1024 * 1024) /* larger ones stay untouched: poison would make all of them resident */
+#define SMALL_ALIGN 4096u /* so that freed memory can go back page by page */
+#define CHARGE_UNIT 256u
+#define SLACK_BYTES (1024ull * 1024 * 1024) /* addresses beyond twice the capacity */
 
-static char *map_aligned(uint64_t span, int protection)
+char *spw__sim_map_aligned(uint64_t span, int protection)
 {
     /* One unit more than needed, the ends cut off. */
-    char *raw = mmap(NULL, span + LARGE_ALIGN, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *raw = mmap(NULL, span + SPW__SIM_LARGE_ALIGN, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (raw == MAP_FAILED)
         return NULL;
-    const uint64_t head = spw__round_up((uintptr_t)raw, LARGE_ALIGN) - (uintptr_t)raw;
+    const uint64_t head = spw__round_up((uintptr_t)raw, SPW__SIM_LARGE_ALIGN) - (uintptr_t)raw;
     if (head)
         (void)munmap(raw, head);
-    if (head < LARGE_ALIGN)
-        (void)munmap(raw + head + span, LARGE_ALIGN - head);
+    if (head < SPW__SIM_LARGE_ALIGN)
+        (void)munmap(raw + head + span, SPW__SIM_LARGE_ALIGN - head);
     return raw + head;
 }
 
 int spw__sim_memory_init(struct CUctx_st *sim)
 {
-    if (sim->capacity > CAPACITY_MAX)
+    if (sim->capacity > SPW__SIM_CAPACITY_MAX)
         return -1;
-    sim->span = spw__round_up(2 * sim->capacity + SLACK_BYTES, LARGE_ALIGN);
-    sim->reservation = map_aligned(sim->span, PROT_NONE);
-    sim->backing = map_aligned(sim->span, PROT_READ | PROT_WRITE);
+    sim->span = spw__round_up(2 * sim->capacity + SLACK_BYTES, SPW__SIM_LARGE_ALIGN);
+    sim->reservation = spw__sim_map_aligned(sim->span, PROT_NONE);
+    sim->backing = spw__sim_map_aligned(sim->span, PROT_READ | PROT_WRITE);
     if (!sim->reservation || !sim->backing)
         return -1;
     (void)madvise(sim->backing, sim->span, MADV_HUGEPAGE);
     (void)madvise(sim->backing, sim->span, MADV_DONTFORK);
+    spw__sim_vmm_init(sim);
     return 0;
 }
 
@@ -61,6 +58,7 @@ void spw__sim_memory_finish(struct CUctx_st *sim)
 {
     free_ranges(&sim->allocations);
     free_ranges(&sim->registrations);
+    spw__sim_vmm_finish(sim);
     if (sim->backing)
         (void)munmap(sim->backing, sim->span);
     if (sim->reservation)
@@ -81,21 +79,29 @@ static struct spw__sim_range **find_locked(struct CUctx_st *sim, uint64_t offset
     return NULL;
 }
 
-void *spw__sim_translate_locked(const struct CUctx_st *sim, uint64_t address, uint64_t bytes)
+const struct spw__sim_range *spw__sim_allocation_locked(const struct CUctx_st *sim, uint64_t address)
 {
     const uint64_t offset = address - (uintptr_t)sim->reservation; /* wraps to beyond the span below it */
+    const struct spw__sim_range *range = offset < sim->span ? sim->allocations : NULL;
+    while (range && (range->start > offset || offset - range->start >= range->bytes))
+        range = range->next;
+    return range && !range->freeing ? range : NULL;
+}
+
+void *spw__sim_translate_locked(const struct CUctx_st *sim, uint64_t address, uint64_t bytes)
+{
+    const uint64_t offset = address - (uintptr_t)sim->reservation;
     if (offset >= sim->span)
-        return NULL;
-    for (const struct spw__sim_range *range = sim->allocations; range && range->start <= offset; range = range->next)
-        if (offset - range->start < range->bytes)
-            return range->freeing || bytes > range->bytes - (offset - range->start) ? NULL : sim->backing + offset;
-    return NULL;
+        return spw__sim_vmm_translate_locked(sim, address, bytes);
+    const struct spw__sim_range *range = spw__sim_allocation_locked(sim, address);
+    return range && bytes <= range->bytes - (offset - range->start) ? sim->backing + offset : NULL;
 }
 
 bool spw__sim_is_host_locked(const struct CUctx_st *sim, const void *base, uint64_t bytes)
 {
     const uintptr_t first = (uintptr_t)base, reserved = (uintptr_t)sim->reservation;
-    return base && bytes <= UINTPTR_MAX - first && (first >= reserved + sim->span || first + bytes <= reserved);
+    return base && bytes <= UINTPTR_MAX - first && (first >= reserved + sim->span || first + bytes <= reserved) &&
+           !spw__sim_vmm_overlaps_locked(sim, first, bytes);
 }
 
 spw__cu_result spw__sim_mem_get_info(size_t *free_bytes, size_t *total_bytes)
@@ -132,7 +138,7 @@ static spw__cu_result alloc_locked(struct CUctx_st *sim, struct spw__sim_range *
         return fault;
     if (range->bytes > sim->capacity - sim->used)
         return SPW__CU_ERROR_OUT_OF_MEMORY;
-    const uint64_t align = range->bytes >= LARGE_ALIGN ? LARGE_ALIGN : SMALL_ALIGN;
+    const uint64_t align = range->bytes >= SPW__SIM_LARGE_ALIGN ? SPW__SIM_LARGE_ALIGN : SMALL_ALIGN;
     range->span = spw__round_up(range->bytes, align);
     if (!place_locked(sim, range, align))
         return SPW__CU_ERROR_OUT_OF_MEMORY;
@@ -145,7 +151,7 @@ spw__cu_result spw__sim_mem_alloc(spw__cu_deviceptr *address, size_t bytes)
     struct CUctx_st *sim;
     if (bytes == 0)
         return SPW__CU_ERROR_INVALID_VALUE;
-    if (bytes > CAPACITY_MAX)
+    if (bytes > SPW__SIM_CAPACITY_MAX)
         return SPW__CU_ERROR_OUT_OF_MEMORY;
     struct spw__sim_range *range = calloc(1, sizeof *range);
     if (!range)
@@ -161,8 +167,8 @@ spw__cu_result spw__sim_mem_alloc(spw__cu_deviceptr *address, size_t bytes)
         return result;
     }
     /* Nobody else knows the range yet, so its fields can be read and its bytes written without the lock. */
-    if (range->bytes <= POISON_MAX)
-        memset(sim->backing + range->start, POISON, range->bytes);
+    if (range->bytes <= SPW__SIM_POISON_MAX)
+        memset(sim->backing + range->start, SPW__SIM_POISON, range->bytes);
     *address = address_of(sim, range->start);
     return SPW__CU_SUCCESS;
 }
@@ -183,7 +189,7 @@ spw__cu_result spw__sim_mem_free(spw__cu_deviceptr address)
     struct spw__sim_range *range = link ? *link : NULL;
     if (range && range->start == offset && !range->freeing) {
         range->freeing = true; /* enqueued copies still run, new ones are refused */
-        while (spw__sim_in_use_locked(sim, range->start, range->bytes))
+        while (spw__sim_in_use_locked(sim, sim->backing + range->start, range->bytes))
             (void)spw__cond_wait(&sim->progress, &sim->lock, -1);
         spw__mutex_unlock(&sim->lock);
         (void)madvise(sim->backing + range->start, range->span, MADV_DONTNEED);

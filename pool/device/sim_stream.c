@@ -153,9 +153,8 @@ static bool overlaps(const void *base, size_t bytes, const char *start, uint64_t
     return (uintptr_t)base < (uintptr_t)start + length && (uintptr_t)start < (uintptr_t)base + bytes;
 }
 
-bool spw__sim_in_use_locked(const struct CUctx_st *sim, uint64_t offset, uint64_t bytes)
+bool spw__sim_in_use_locked(const struct CUctx_st *sim, const char *start, uint64_t bytes)
 {
-    const char *start = sim->backing + offset;
     for (const struct CUstream_st *stream = sim->streams; stream; stream = stream->next)
         for (const struct spw__sim_op *op = stream->head; op; op = op->next)
             if (op->kind == SPW__SIM_COPY &&
