@@ -1,64 +1,17 @@
-/* Tiers: sources + pools + ledger. Neighbours: range.c finds holes, source_host.c and device/ bring memory, src/core
- * decides what happens when a request does not fit. */
+/* Tiers: sources + pools + ledger. Neighbours: range.c finds holes, tier_memory.c brings memory, src/core decides what
+ * happens when a request does not fit. */
 #include "pool/tier.h"
 
 #include <string.h>
 
 #include "pool/base/error.h"
-#include "pool/source_host.h"
+#include "pool/tier_memory.h"
 #include "pool/tier_small.h"
 
-/* Host pools grow by little at first, so that small jobs take little, then by much. */
+/* Pools grow by little at first, so that small jobs take little, then by much. */
 #define GROW_FIRST_BYTES (UINT64_C(32) << 20)
 #define GROW_LAST_BYTES (UINT64_C(256) << 20)
 #define GROW_PART_BYTES (UINT64_C(64) << 20)
-
-static void *host_address(const struct spw__pool *pool, uint64_t offset)
-{
-    return (void *)(uintptr_t)(pool->base + offset);
-}
-
-/* Maps the pool's address space. What a driver must know as one region gets its memory now and whole: device memory,
- * and pinned memory to be registered (a copy may not cross from one registration into another). */
-static int map_pool(struct spw__tier *tier, struct spw__pool *pool)
-{
-    void *base = NULL;
-    const bool registers = tier->tier == SPW_TIER_PINNED_HOST && tier->device;
-    if (tier->tier == SPW_TIER_DEVICE)
-        return spw__device_alloc(tier->device, pool->size < SPW__ALIGN_MAX ? SPW__ALIGN_MAX : pool->size, &pool->base);
-    int rc = spw__host_map(pool->size, &base);
-    pool->base = (uint64_t)(uintptr_t)base;
-    if (rc == SPW_OK && tier->numa)
-        rc = spw__host_bind(base, pool->size, tier->numa - 1, tier->log);
-    if (rc == SPW_OK && registers)
-        rc = spw__host_populate(base, pool->size);
-    if (rc == SPW_OK && registers) /* a driver that refuses copies more slowly, and that is all */
-        pool->registered = spw__device_host_register(tier->device, base, pool->size) == SPW_OK;
-    pool->step = GROW_FIRST_BYTES;
-    return rc;
-}
-
-static void unmap_pool(struct spw__tier *tier, struct spw__pool *pool)
-{
-    if (!pool->base)
-        return;
-    if (tier->tier == SPW_TIER_DEVICE) {
-        (void)spw__device_free(tier->device, pool->base);
-        return;
-    }
-    if (pool->registered)
-        spw__device_host_unregister(tier->device, host_address(pool, 0));
-    spw__host_unmap(host_address(pool, 0), pool->size);
-}
-
-/* Gives [begin, end) of a host pool memory. */
-static int populate(struct spw__tier *tier, struct spw__pool *pool, uint64_t begin, uint64_t end)
-{
-    const int rc = spw__host_populate(host_address(pool, begin), end - begin);
-    if (rc == SPW_OK && tier->tier == SPW_TIER_PINNED_HOST)
-        (void)spw__host_lock(host_address(pool, begin), end - begin, tier->log);
-    return rc;
-}
 
 /* Where charge bytes would end behind the last allocation. */
 static uint64_t end_locked(const struct spw__pool *pool, uint64_t charge, uint64_t align)
@@ -75,7 +28,7 @@ static int grow_locked(struct spw__tier *tier, struct spw__pool *pool, uint64_t 
     const uint64_t begin = pool->grown;
     uint64_t end = begin + pool->step;
     int rc = SPW_OK;
-    end = spw__round_up(end > need ? end : need, SPW__HUGE_PAGE);
+    end = spw__round_up(end > need ? end : need, pool->unit);
     end = end < pool->size ? end : pool->size;
     pool->growing = true;
     spw__error_save(&kept);
@@ -83,7 +36,7 @@ static int grow_locked(struct spw__tier *tier, struct spw__pool *pool, uint64_t 
     for (uint64_t at = begin, part; rc == SPW_OK && at < end; at = part) {
         part = end - at < GROW_PART_BYTES ? end : at + GROW_PART_BYTES;
         spw__mutex_unlock(&pool->lock);
-        rc = populate(tier, pool, at, part);
+        rc = spw__pool_populate(tier, pool, at, part);
         spw__mutex_lock(&pool->lock);
         if (rc == SPW_OK)
             rc = spw__range_grow(pool->range, part);
@@ -161,11 +114,12 @@ int spw__tier_init(struct spw__tier *tier, const struct spw__tier_config *config
         pool->size = config->pools[i].size_bytes / tier->granularity * tier->granularity;
         spw__cond_init(&pool->grown_cond);
         pool->grown = spw__tier_grows(tier) ? 0 : pool->size;
+        pool->step = GROW_FIRST_BYTES;
         rc = spw__range_create(pool->grown, tier->granularity, config->address_ordered, tier->meta, &pool->range);
         if (rc == SPW_OK && !config->address_ordered)
             rc = spw__tier_small_init(tier, pool);
         if (rc == SPW_OK)
-            rc = map_pool(tier, pool);
+            rc = spw__pool_map(tier, pool);
         tier->size += pool->size;
     }
     if (rc != SPW_OK) {
@@ -184,7 +138,7 @@ void spw__tier_finish(struct spw__tier *tier)
         struct spw__pool *pool = &tier->pools[i];
         if (!pool->limit) /* init did not come this far */
             break;
-        unmap_pool(tier, pool);
+        spw__pool_unmap(tier, pool);
         spw__small_destroy(pool->small);
         spw__spare_destroy(pool->spare);
         spw__range_destroy(pool->range);

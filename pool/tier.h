@@ -52,6 +52,7 @@ struct spw__pool {
     struct spw__spare *spare; /* NULL: no block is kept when it is freed */
     uint64_t grown;           /* guarded by lock: size of the range */
     uint64_t step;            /* guarded by lock: next growth */
+    uint64_t unit;            /* constant: it grows to multiples of this, or to its size */
     bool growing;             /* guarded by lock: one thread at a time; also while it is trimmed */
     bool trimming;            /* guarded by lock: it is trimmed, which no request may fail for */
     uint64_t base;

@@ -6,78 +6,11 @@
 #include "pool/device/device.h"
 
 #include <assert.h>
-#include <stdatomic.h>
 
-#include "pool/base/error.h"
-#include "pool/base/lock.h"
-#include "pool/device/driver.h"
+#include "pool/device/inside.h"
 
 #define LARGE_BYTES (2048u * 1024) /* from this size on an allocation has this alignment: huge pages line up */
 #define SMALL_ALIGN 256u
-
-struct spw__event {
-    spw__cu_event event;
-    struct spw__event *next; /* in the pool; guarded by the device's lock */
-};
-
-/* Constant where nothing else is said. */
-struct spw__device {
-    const struct spw__driver *driver;
-    spw__cu_device ordinal;
-    spw__cu_context context;
-    bool simulated;
-    struct spw__meta *meta;
-    struct spw__mutex lock;
-    struct spw__event *idle; /* the pool of events; guarded by lock */
-    _Atomic long live;       /* atomic: allocations, streams, events and registrations not given back */
-};
-
-/* Makes the context current, *pushed if it was not so. */
-static spw__cu_result enter(const struct spw__device *device, bool *pushed)
-{
-    spw__cu_context current = NULL;
-    spw__cu_result result = device->driver->ctx_get_current(&current);
-    *pushed = false;
-    if (result == SPW__CU_SUCCESS && current != device->context) {
-        result = device->driver->ctx_push_current(device->context);
-        *pushed = result == SPW__CU_SUCCESS;
-    }
-    return result;
-}
-
-static void leave(const struct spw__device *device, bool pushed)
-{
-    spw__cu_context popped;
-    if (pushed)
-        (void)device->driver->ctx_pop_current(&popped);
-}
-
-/* The result of one entry point, called with the device's context current. */
-#define CALL(device, entry, ...)                                                                                       \
-    ({                                                                                                                 \
-        bool pushed_;                                                                                                  \
-        spw__cu_result result_ = enter(device, &pushed_);                                                              \
-        if (result_ == SPW__CU_SUCCESS)                                                                                \
-            result_ = (device)->driver->entry(__VA_ARGS__);                                                            \
-        leave(device, pushed_);                                                                                        \
-        result_;                                                                                                       \
-    })
-
-static const char *error_name(const struct spw__driver *driver, spw__cu_result result)
-{
-    const char *name = NULL;
-    return driver->get_error_name(result, &name) == SPW__CU_SUCCESS && name ? name : "an error without a name";
-}
-
-/* 0, or SPW_EDEVICE with the driver's name of the error. */
-static int check(const struct spw__device *device, spw__cu_result result, const char *what)
-{
-    const spw_error_info info = {.place = SPW_DEVICE};
-    if (result == SPW__CU_SUCCESS)
-        return 0;
-    return spw__fail_info(&info, SPW_EDEVICE, "device %d: %s: %s (%u)", device->ordinal, what,
-                          error_name(device->driver, result), result);
-}
 
 static int find_cuda(struct spw__device *device, const struct spw__device_config *config)
 {

@@ -52,6 +52,20 @@ int spw__device_copy_from(struct spw__device *device, spw__stream stream, void *
                           uint64_t bytes);
 int spw__device_copy_within(struct spw__device *device, spw__stream stream, uint64_t device_dst, uint64_t device_src,
                             uint64_t bytes);
+
+enum spw__copy_kind { SPW__COPY_TO, SPW__COPY_FROM, SPW__COPY_WITHIN };
+
+struct spw__device_copy {
+    enum spw__copy_kind kind;
+    uint64_t dst, src; /* on the device, or of the CPU, as kind says */
+    uint64_t bytes;
+};
+
+/* Enqueues several copies on stream, a created one, by one call where the driver has it; they are not ordered among each
+ * other. When one is refused, *done says how many before it are enqueued, and none after it is. */
+int spw__device_copy_batch(struct spw__device *device, spw__stream stream, const struct spw__device_copy *copies,
+                           unsigned n, unsigned *done);
+
 int spw__device_synchronize(struct spw__device *device, spw__stream stream); /* blocks until the stream is idle */
 
 /* Takes an event from the pool and records it on stream. */
