@@ -26,7 +26,7 @@
 #include "pool/device/sim.h"
 
 #define STALL_NS   UINT64_C(20000000)
-#define IDLE_NS    UINT64_C(200000000)
+#define IDLE_NS    UINT64_C(500000000)
 #define HELP_CALLS 256u
 
 long long spw__sim_schedule_stall_ns(void)
