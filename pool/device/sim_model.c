@@ -83,7 +83,7 @@ static bool step(struct spw__sim_link *link, uint64_t limit_ns)
 
 void spw__sim_link_advance(struct spw__sim_link *link, uint64_t now_ns)
 {
-    while (link->now_ns < now_ns && step(link, now_ns)) {
+    while (link->now_ns <= now_ns && step(link, now_ns)) {
     }
 }
 
