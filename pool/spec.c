@@ -1,7 +1,8 @@
 /* The configuration grammar: from text to spw_spec. docs/spec.md describes it.
  *
  * One cursor walks the text once; every failure names the byte it stopped at and what would have been right there.
- * Neighbours: spec_keys.h (the table of keys), spec_format.c (from spw_spec to text, and routing).
+ * Neighbours: spec_cursor.c (characters, numbers, errors), spec_model.c (the value of model=), spec_keys.h (the table
+ * of keys), spec_format.c (from spw_spec to text, and routing).
  */
 #include "pool/spec.h"
 
@@ -14,7 +15,9 @@
 
 #include "pool/base/error.h"
 #include "pool/base/sized.h"
+#include "pool/spec_cursor.h"
 #include "pool/spec_keys.h"
+#include "pool/spec_model.h"
 
 /* The upper bounds of ge.flowGraphMemMaxSize, as documented, which sections do not have. */
 #define BARE_MAX (UINT64_C(256) << 30) /* of one pool, and of all together */
@@ -37,7 +40,10 @@ const struct spw__spec_key spw__spec_keys[SPW__SPEC_N_KEYS] = {
     {"meta", BYTES(META, meta_bytes)},
     {"staging", BYTES(STAGING, staging_bytes)},
     {"piece", BYTES(PIECE, piece_bytes)},
-    {"driver", CHOICE(DRIVER, driver, 2, "auto, cuda or sim", "auto", "cuda", "sim")},
+    {"driver", SPW__SPEC_KIND_DRIVER, SPW__SPEC_DRIVER, offsetof(spw_spec, driver), 2,
+     (const char *const[]){"auto", "cuda", "sim"}, "auto, cuda or sim"},
+    {"model", SPW__SPEC_KIND_MODEL, SPW__SPEC_MODEL, offsetof(spw_spec, model), 0, NULL, NULL},
+    {"grow", CHOICE(GROW, grow, 1, "plain or vmm", "plain", "vmm")},
     {"io", CHOICE(IO, io, 2, "auto, uring or threads", "auto", "uring", "threads")},
     {"io_threads", NUMBER(IO_THREADS, io_threads, 256)},
     {"threads", NUMBER(THREADS, threads, 1)},
@@ -50,152 +56,62 @@ _Static_assert(sizeof(int) == 4 && sizeof(spw_driver_kind) == 4 && sizeof(spw_io
                    sizeof(spw_placement) == 4,
                "fields of NUMBER and CHOICE are stored as 32 bits");
 
-/* Keys that are reserved: refused by name, so that nobody looks for a typing error. */
-static const char *const reserved_keys[] = {"model", "grow"};
-
-struct cursor {
-    const char *start;    /* of the whole text: offsets count from here */
-    const char *p;        /* the next byte */
-    const char *end;      /* of the section or of the text; not readable */
-    const char *variable; /* environment variable that the text comes from, or NULL */
-};
-
-/* Errors */
-
-static int fail_at(const struct cursor *c, const char *where, const char *format, ...) SPW_PRINTF(3, 4);
-
-static int fail_at(const struct cursor *c, const char *where, const char *format, ...)
-{
-    char text[256];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    const spw_error_info info = {.offset_bytes = (uint64_t)(where - c->start)};
-    return spw__fail_info(&info, SPW_ESPEC, "%s, byte %" PRIu64 ": %s",
-                          c->variable ? c->variable : "configuration string", info.offset_bytes, text);
-}
-
-/* "expected <what>, found <the word that begins at where>". */
-static int expected(const struct cursor *c, const char *where, const char *what)
-{
-    char word[32];
-    size_t n = 0;
-    for (; where + n < c->end && n < sizeof word - 1; n++) {
-        if (n > 0 && (strchr(" ,:;=", word[0]) || strchr(" ,:;=", where[n])))
-            break;
-        word[n] = '?';
-        if (isprint((unsigned char)where[n]))
-            word[n] = where[n];
-    }
-    word[n] = '\0';
-    if (n == 0)
-        return fail_at(c, where, "expected %s, found the end", what);
-    return fail_at(c, where, "expected %s, found \"%s\"", what, word);
-}
-
-/* Characters and numbers */
-
-static bool take_char(struct cursor *c, char wanted)
-{
-    if (c->p == c->end || *c->p != wanted)
-        return false;
-    c->p++;
-    return true;
-}
-
-/* Decimal digits and, with suffixes, at most one of K, M, G, T. False, with the cursor where it was, when there is no
- * digit. What does not fit in 64 bits gives UINT64_MAX, which every caller refuses. */
-static bool take_number(struct cursor *c, bool suffixes, uint64_t *out)
-{
-    static const char units[] = "KMGT";
-    const char *const start = c->p;
-    uint64_t value = 0;
-    bool overflow = false;
-    for (; c->p < c->end && *c->p >= '0' && *c->p <= '9'; c->p++) {
-        overflow |= __builtin_mul_overflow(value, UINT64_C(10), &value);
-        overflow |= __builtin_add_overflow(value, (uint64_t)(*c->p - '0'), &value);
-    }
-    if (c->p == start)
-        return false;
-    const char *unit = suffixes && c->p < c->end ? memchr(units, *c->p, sizeof units - 1) : NULL;
-    if (unit) {
-        overflow |= __builtin_mul_overflow(value, UINT64_C(1024) << 10 * (unit - units), &value);
-        c->p++;
-    }
-    *out = overflow ? UINT64_MAX : value;
-    return true;
-}
-
-/* A number ends at c->end or at one of the bytes in `then`. Asked before its bounds are: a wrong byte is a better
- * answer than a wrong size. */
-static int end_number(const struct cursor *c, bool suffixes, const char *then)
-{
-    char what[64];
-    if (c->p == c->end || strchr(then, *c->p))
-        return SPW_OK;
-    const bool digits = isdigit((unsigned char)c->p[-1]) != 0;
-    (void)snprintf(what, sizeof what, "%s%s%s%sthe end", digits ? "a digit, " : "",
-                   digits && suffixes ? "K, M, G, T, " : "", *then == ':' ? "':', " : "", *then ? "',' or " : "or ");
-    return expected(c, c->p, digits || *then ? what : "the end");
-}
-
 /* Pools */
 
-static int parse_limit(struct cursor *c, bool bare, spw_spec_pool *pool)
+static int parse_limit(struct spw__spec_cursor *c, bool bare, spw_spec_pool *pool)
 {
     const char *const where = c->p;
     const uint64_t size = pool->size_bytes;
     uint64_t *const limit = &pool->limit_bytes;
-    if (!take_number(c, !bare, limit))
-        return expected(c, where, "a limit in bytes");
-    const int rc = end_number(c, !bare, ",");
+    if (!spw__spec_take_number(c, !bare, limit))
+        return spw__spec_expected(c, where, "a limit in bytes");
+    const int rc = spw__spec_end_number(c, !bare, ",");
     if (rc != SPW_OK)
         return rc;
     if (*limit != 0 && (*limit < SPW__SPEC_POOL_MIN || *limit > SPW__SPEC_LIMIT_MAX))
-        return expected(c, where, "a limit of 0 (unlimited) or from 1024 to 2147483648 bytes");
+        return spw__spec_expected(c, where, "a limit of 0 (unlimited) or from 1024 to 2147483648 bytes");
     if (*limit > size)
-        return fail_at(c, where, "expected a limit of at most the size of its pool, %" PRIu64 " bytes, found %" PRIu64,
-                       size, *limit);
+        return spw__spec_fail_at(c, where, "expected a limit of at most the size of its pool, %" PRIu64
+                                           " bytes, found %" PRIu64, size, *limit);
     return SPW_OK;
 }
 
-static int parse_pool(struct cursor *c, bool bare, uint64_t *total, spw_spec_pool *pool)
+static int parse_pool(struct spw__spec_cursor *c, bool bare, uint64_t *total, spw_spec_pool *pool)
 {
     const uint64_t max = bare ? BARE_MAX : UINT64_MAX - 1;
     const char *const where = c->p;
     pool->limit_bytes = 0;
-    if (!take_number(c, !bare, &pool->size_bytes))
-        return expected(c, where, bare ? "a pool size in bytes" : "a pool size, such as 10G");
-    const int rc = end_number(c, !bare, ":,");
+    if (!spw__spec_take_number(c, !bare, &pool->size_bytes))
+        return spw__spec_expected(c, where, bare ? "a pool size in bytes" : "a pool size, such as 10G");
+    const int rc = spw__spec_end_number(c, !bare, ":,");
     if (rc != SPW_OK)
         return rc;
     if (pool->size_bytes < SPW__SPEC_POOL_MIN || pool->size_bytes > max)
-        return expected(c, where, bare ? "a pool size from 1024 to 274877906944 bytes"
-                                       : "a pool size from 1024 bytes to below 2^64");
+        return spw__spec_expected(c, where, bare ? "a pool size from 1024 to 274877906944 bytes"
+                                                 : "a pool size from 1024 bytes to below 2^64");
     if (pool->size_bytes > max - *total)
-        return expected(c, where, bare ? "pools of at most 274877906944 bytes together"
-                                       : "pools of less than 2^64 bytes together");
+        return spw__spec_expected(c, where, bare ? "pools of at most 274877906944 bytes together"
+                                                 : "pools of less than 2^64 bytes together");
     *total += pool->size_bytes;
-    return take_char(c, ':') ? parse_limit(c, bare, pool) : SPW_OK;
+    return spw__spec_take_char(c, ':') ? parse_limit(c, bare, pool) : SPW_OK;
 }
 
-static int parse_pools(struct cursor *c, bool bare, spw_spec *spec, size_t tier)
+static int parse_pools(struct spw__spec_cursor *c, bool bare, spw_spec *spec, size_t tier)
 {
     uint64_t total = 0;
     uint32_t n = 0;
-    if (!bare && c->end - c->p == 1 && take_char(c, '0')) {
+    if (!bare && c->end - c->p == 1 && spw__spec_take_char(c, '0')) {
         spec->n_pools[tier] = 0;
         return SPW_OK;
     }
     do {
         if (n == SPW_SPEC_POOLS_MAX)
-            return expected(c, c->p, "at most 128 pools");
+            return spw__spec_expected(c, c->p, "at most 128 pools");
         const int rc = parse_pool(c, bare, &total, &spec->pools[tier][n]);
         if (rc != SPW_OK)
             return rc;
         n++;
-    } while (take_char(c, ','));
+    } while (spw__spec_take_char(c, ','));
     spec->n_pools[tier] = n;
     return SPW_OK;
 }
@@ -204,75 +120,76 @@ static int parse_pools(struct cursor *c, bool bare, spw_spec *spec, size_t tier)
 
 /* What follows the last ':' is a quota if it begins like one; that a wrong quota should silently become a part of the
  * folder's name is the one thing to prevent. */
-static int parse_folder(struct cursor *c, const char *end, spw_spec_folder *folder)
+static int parse_folder(struct spw__spec_cursor *c, const char *end, spw_spec_folder *folder)
 {
     const char *const start = c->p;
     const char *const colon = memrchr(start, ':', (size_t)(end - start));
     const bool quota = colon && (colon + 1 == end || isdigit((unsigned char)colon[1]));
     const char *const path_end = quota ? colon : end;
     if (path_end == start)
-        return expected(c, start, "a folder");
+        return spw__spec_expected(c, start, "a folder");
     for (; c->p < path_end; c->p++)
         if ((unsigned char)*c->p <= ' ' || *c->p == 0x7f)
-            return expected(c, c->p, "a folder's name without spaces");
+            return spw__spec_expected(c, c->p, "a folder's name without spaces");
     *folder = (spw_spec_folder){start, (size_t)(path_end - start), 0};
     if (!quota)
         return SPW_OK;
     c->p = colon + 1;
-    if (!take_number(c, true, &folder->quota_bytes) || folder->quota_bytes == UINT64_MAX)
-        return expected(c, colon + 1, "a quota, such as 500G (0: no quota)");
+    if (!spw__spec_take_number(c, true, &folder->quota_bytes) || folder->quota_bytes == UINT64_MAX)
+        return spw__spec_expected(c, colon + 1, "a quota, such as 500G (0: no quota)");
     if (c->p != end)
-        return expected(c, c->p, "the end of the quota (a folder whose own name has this form is followed by :0)");
+        return spw__spec_expected(c, c->p, "the end of the quota (a folder whose own name has this form is followed by "
+                                           ":0)");
     return SPW_OK;
 }
 
-static int parse_folders(struct cursor *c, spw_spec *spec)
+static int parse_folders(struct spw__spec_cursor *c, spw_spec *spec)
 {
     uint32_t n = 0;
-    if (c->end - c->p == 1 && take_char(c, '0')) {
+    if (c->end - c->p == 1 && spw__spec_take_char(c, '0')) {
         spec->n_folders = 0;
         return SPW_OK;
     }
     do {
         const char *comma = memchr(c->p, ',', (size_t)(c->end - c->p));
         if (n == SPW_SPEC_FOLDERS_MAX)
-            return expected(c, c->p, "at most 16 folders");
+            return spw__spec_expected(c, c->p, "at most 16 folders");
         const int rc = parse_folder(c, comma ? comma : c->end, &spec->folders[n]);
         if (rc != SPW_OK)
             return rc;
         n++;
-    } while (take_char(c, ','));
+    } while (spw__spec_take_char(c, ','));
     spec->n_folders = n;
     return SPW_OK;
 }
 
 /* Values and sections */
 
-static int parse_bytes(struct cursor *c, uint64_t *out)
+static int parse_bytes(struct spw__spec_cursor *c, uint64_t *out)
 {
     const char *const where = c->p;
-    if (!take_number(c, true, out))
-        return expected(c, where, "a size, such as 64M");
-    const int rc = end_number(c, true, "");
+    if (!spw__spec_take_number(c, true, out))
+        return spw__spec_expected(c, where, "a size, such as 64M");
+    const int rc = spw__spec_end_number(c, true, "");
     if (rc == SPW_OK && *out == UINT64_MAX)
-        return expected(c, where, "a size below 2^64 bytes");
+        return spw__spec_expected(c, where, "a size below 2^64 bytes");
     return rc;
 }
 
-static int parse_number(struct cursor *c, const struct spw__spec_key *key, uint32_t *out)
+static int parse_number(struct spw__spec_cursor *c, const struct spw__spec_key *key, uint32_t *out)
 {
     const char *const where = c->p;
     uint64_t number;
-    if (!take_number(c, false, &number))
-        return expected(c, where, key->expected);
-    const int rc = end_number(c, false, "");
+    if (!spw__spec_take_number(c, false, &number))
+        return spw__spec_expected(c, where, key->expected);
+    const int rc = spw__spec_end_number(c, false, "");
     if (rc == SPW_OK && number > key->max)
-        return expected(c, where, key->expected);
+        return spw__spec_expected(c, where, key->expected);
     *out = (uint32_t)number;
     return rc;
 }
 
-static int parse_choice(struct cursor *c, const struct spw__spec_key *key, uint32_t *out)
+static int parse_choice(struct spw__spec_cursor *c, const struct spw__spec_key *key, uint32_t *out)
 {
     const size_t length = (size_t)(c->end - c->p);
     for (*out = 0; *out <= key->max; ++*out)
@@ -280,10 +197,32 @@ static int parse_choice(struct cursor *c, const struct spw__spec_key *key, uint3
             c->p = c->end;
             return SPW_OK;
         }
-    return expected(c, c->p, key->expected);
+    return spw__spec_expected(c, c->p, key->expected);
 }
 
-static int parse_value(struct cursor *c, const struct spw__spec_key *key, spw_spec *spec)
+/* auto, cuda, sim, or sim:SEED. */
+static int parse_driver(struct spw__spec_cursor *c, const struct spw__spec_key *key, spw_spec *spec)
+{
+    const char *const end = c->end;
+    const bool seeded = end - c->p > 4 && memcmp(c->p, "sim:", 4) == 0;
+    uint32_t driver;
+    if (seeded)
+        c->end = c->p + 3;
+    const int rc = parse_choice(c, key, &driver);
+    c->end = end;
+    if (rc != SPW_OK)
+        return rc;
+    spec->driver = (spw_driver_kind)driver;
+    if (!seeded)
+        return SPW_OK;
+    const char *const where = ++c->p;
+    if (!spw__spec_take_number(c, false, &spec->sim_seed) || c->p != end || spec->sim_seed == 0 ||
+        spec->sim_seed == UINT64_MAX)
+        return spw__spec_expected(c, where, "a seed, a number from 1 to below 2^64 - 1");
+    return SPW_OK;
+}
+
+static int parse_value(struct spw__spec_cursor *c, const struct spw__spec_key *key, spw_spec *spec)
 {
     char *const field = (char *)spec + key->field;
     uint64_t bytes;
@@ -292,6 +231,8 @@ static int parse_value(struct cursor *c, const struct spw__spec_key *key, spw_sp
     switch (key->kind) {
     case SPW__SPEC_KIND_POOLS: return parse_pools(c, false, spec, key->field);
     case SPW__SPEC_KIND_FOLDERS: return parse_folders(c, spec);
+    case SPW__SPEC_KIND_DRIVER: return parse_driver(c, key, spec);
+    case SPW__SPEC_KIND_MODEL: return spw__spec_parse_model(c, &spec->model);
     case SPW__SPEC_KIND_BYTES:
         rc = parse_bytes(c, &bytes);
         if (rc == SPW_OK)
@@ -307,38 +248,39 @@ static int parse_value(struct cursor *c, const struct spw__spec_key *key, spw_sp
     return SPW_EINVAL;
 }
 
-static int parse_key(struct cursor *c, uint32_t named, const struct spw__spec_key **out)
+static int parse_key(struct spw__spec_cursor *c, uint32_t named, const struct spw__spec_key **out)
 {
     const char *const word = c->p;
     while (c->p < c->end && ((*c->p >= 'a' && *c->p <= 'z') || *c->p == '_'))
         c->p++;
     const size_t length = (size_t)(c->p - word);
-    if (length > 0 && !take_char(c, '='))
-        return expected(c, c->p, "'='");
-    for (size_t i = 0; i < sizeof reserved_keys / sizeof reserved_keys[0]; i++)
-        if (strlen(reserved_keys[i]) == length && memcmp(reserved_keys[i], word, length) == 0)
-            return fail_at(c, word, "expected another key: \"%s\" is not supported in this version", reserved_keys[i]);
+    if (length > 0 && !spw__spec_take_char(c, '='))
+        return spw__spec_expected(c, c->p, "'='");
     const struct spw__spec_key *key = spw__spec_keys;
     while (key < spw__spec_keys + SPW__SPEC_N_KEYS &&
            (strlen(key->name) != length || memcmp(key->name, word, length) != 0))
         key++;
     if (key == spw__spec_keys + SPW__SPEC_N_KEYS)
-        return expected(c, word, "a key (device, device_id, pinned, host, disk, meta, staging, piece, driver, io, "
-                                 "io_threads, threads, verify, placement, numa, headroom)");
+        return spw__spec_expected(c, word, "a key (device, device_id, pinned, host, disk, meta, staging, piece, "
+                                           "driver, model, grow, io, io_threads, threads, verify, placement, numa, "
+                                           "headroom)");
     if (named & SPW__SPEC_BIT(key->section))
-        return expected(c, word, "each section once");
+        return spw__spec_expected(c, word, "each section once");
     *out = key;
     return SPW_OK;
 }
 
-static int parse_sections(struct cursor *c, spw_spec *spec, uint32_t *named)
+static int parse_sections(struct spw__spec_cursor *c, spw_spec *spec, uint32_t *named)
 {
-    const char *const text_end = c->end;
+    const char *const text_end = c->end, *model = NULL;
     for (;;) {
         const struct spw__spec_key *key = NULL;
+        const char *const where = c->p;
         int rc = parse_key(c, *named, &key);
         if (rc != SPW_OK)
             return rc;
+        if (key->kind == SPW__SPEC_KIND_MODEL)
+            model = where;
         const char *const semicolon = memchr(c->p, ';', (size_t)(text_end - c->p));
         c->end = semicolon ? semicolon : text_end;
         rc = parse_value(c, key, spec);
@@ -346,16 +288,21 @@ static int parse_sections(struct cursor *c, spw_spec *spec, uint32_t *named)
             return rc;
         *named |= SPW__SPEC_BIT(key->section);
         c->end = text_end;
-        if (!take_char(c, ';'))
-            return SPW_OK;
-        while (take_char(c, ' ')) {
+        if (!spw__spec_take_char(c, ';'))
+            break;
+        while (spw__spec_take_char(c, ' ')) {
         }
     }
+    /* A driver that the string leaves open is known later: spw__spec_check. */
+    if (model && (*named & SPW__SPEC_BIT(SPW__SPEC_DRIVER)) && spec->driver != SPW_DRIVER_SIM)
+        return spw__spec_fail_at(c, model, "expected driver=sim beside a model, which is of the simulated device, "
+                                           "found driver=%s", spec->driver == SPW_DRIVER_CUDA ? "cuda" : "auto");
+    return SPW_OK;
 }
 
 /* Entry points */
 
-#define FIRST_SIZE SPW__SIZED_FIRST(spw_spec, reserved)
+#define FIRST_SIZE SPW__SIZED_FIRST(spw_spec, grow)
 
 static const spw_spec empty = {.struct_size = sizeof(spw_spec), .threads = -1, .verify = -1, .numa_node = -1,
                                .headroom_percent = -1};
@@ -387,9 +334,9 @@ int spw__spec_parse(const char *string, spw_spec *spec, uint32_t *named)
     int rc = SPW_OK;
     parsed = no_string;
     if (string) {
-        struct cursor c = {string, string, string + strlen(string), NULL};
+        struct spw__spec_cursor c = {string, string, string + strlen(string), NULL};
         if (c.p == c.end)
-            return fail_at(&c, c.p, "expected a pool size in bytes or a section, found an empty string");
+            return spw__spec_fail_at(&c, c.p, "expected a pool size in bytes or a section, found an empty string");
         parsed = empty;
         if (strchr(string, '=')) {
             rc = parse_sections(&c, &parsed, &seen);
@@ -412,9 +359,13 @@ int spw_spec_parse_sized(const char *string, spw_spec *spec, size_t size)
     if (!spec || size < FIRST_SIZE)
         return spw__fail(SPW_EINVAL, "spw_spec_parse: spec is NULL, or %zu bytes are no spw_spec", size);
     const int rc = spw__spec_parse(string, &parsed, &named);
-    if (rc == SPW_OK)
-        spw__sized_give(spec, size, &parsed);
-    return rc;
+    if (rc != SPW_OK)
+        return rc;
+    if (size < sizeof parsed && memcmp((char *)&parsed + size, (const char *)&empty + size, sizeof parsed - size) != 0)
+        return spw__fail(SPW_EINVAL, "spw_spec_parse: the string sets what a spw_spec of %zu bytes has no field for; "
+                                     "build the program with a newer <spillway/spec.h>", size);
+    spw__sized_give(spec, size, &parsed);
+    return SPW_OK;
 }
 
 int spw__spec_environment(spw_spec *spec, uint32_t *named, char *(*get)(const char *name))
@@ -430,7 +381,7 @@ int spw__spec_environment(spw_spec *spec, uint32_t *named, char *(*get)(const ch
         const char *const value = get(name);
         if (!value || !*value)
             continue;
-        struct cursor c = {value, value, value + strlen(value), name};
+        struct spw__spec_cursor c = {value, value, value + strlen(value), name};
         const int rc = parse_value(&c, key, &parsed);
         if (rc != SPW_OK)
             return rc;

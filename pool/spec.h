@@ -5,6 +5,7 @@
 #ifndef SPW_POOL_SPEC_H
 #define SPW_POOL_SPEC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +29,8 @@ enum spw__spec_section {
     SPW__SPEC_PLACEMENT,
     SPW__SPEC_NUMA,
     SPW__SPEC_HEADROOM,
+    SPW__SPEC_MODEL,
+    SPW__SPEC_GROW,
 };
 
 #define SPW__SPEC_BIT(section) (UINT32_C(1) << (section))
@@ -43,6 +46,12 @@ SPW_MUST_CHECK int spw__spec_environment(spw_spec *spec, uint32_t *named, char *
 /* Lays the parts that *fields sets over *spec, and adds their bits. SPW_EINVAL, and nothing changed, when one is out of
  * bounds. */
 SPW_MUST_CHECK int spw__spec_fields(spw_spec *spec, uint32_t *named, const spw_spec *fields);
+
+/* What parts contradict each other once all of them are known. SPW_EINVAL. */
+SPW_MUST_CHECK int spw__spec_check(const spw_spec *spec);
+
+/* True if the spec has a model of the simulated device. */
+bool spw__spec_has_model(const spw_spec *spec);
 
 /* A caller's spec as this version knows it. SPW_EINVAL, with `what` in the detail. */
 SPW_MUST_CHECK int spw__spec_take(spw_spec *spec, const spw_spec *given, const char *what);

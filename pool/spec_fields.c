@@ -1,10 +1,11 @@
 /* Parts given as fields of a spw_spec instead of text: checked like parsed ones, and laid over them.
- * Neighbours: spec.c (text), spec_keys.h. */
+ * Neighbours: spec.c (text), spec_model.c, spec_keys.h. */
 #include <stdbool.h>
 #include <string.h>
 
 #include "pool/base/error.h"
 #include "pool/spec_keys.h"
+#include "pool/spec_model.h"
 
 static int check_pools(const spw_spec *fields, unsigned tier)
 {
@@ -40,12 +41,19 @@ static int check_value(const spw_spec *fields, const struct spw__spec_key *key)
         if (bytes == UINT64_MAX)
             return spw__fail(SPW_EINVAL, "options.fields: %s is 2^64 - 1 bytes; it is less", key->name);
         break;
+    case SPW__SPEC_KIND_DRIVER:
     case SPW__SPEC_KIND_NUMBER:
     case SPW__SPEC_KIND_CHOICE:
         memcpy(&number, field, sizeof number);
         if ((uint32_t)number > key->max && !(has_default && number == -1))
             return spw__fail(SPW_EINVAL, "options.fields: %s is %d; expected %s%s", key->name, number, key->expected,
                              has_default ? ", or -1 for the default" : "");
+        if (key->kind == SPW__SPEC_KIND_DRIVER && fields->sim_seed && fields->driver != SPW_DRIVER_SIM)
+            return spw__fail(SPW_EINVAL, "options.fields: sim_seed is set, and driver is not SPW_DRIVER_SIM");
+        break;
+    case SPW__SPEC_KIND_MODEL:
+        if (fields->model.latency_ns > SPW__SPEC_LATENCY_MAX_NS)
+            return spw__fail(SPW_EINVAL, "options.fields: model.latency_ns is more than a second");
         break;
     case SPW__SPEC_KIND_POOLS:
     case SPW__SPEC_KIND_FOLDERS: break;
@@ -83,7 +91,9 @@ static bool is_set(const spw_spec *fields, const struct spw__spec_key *key)
     case SPW__SPEC_KIND_POOLS: return fields->n_pools[key->field] != 0;
     case SPW__SPEC_KIND_FOLDERS: return fields->n_folders != 0;
     case SPW__SPEC_KIND_BYTES: memcpy(&bytes, field, sizeof bytes); return bytes != 0;
+    case SPW__SPEC_KIND_DRIVER:
     case SPW__SPEC_KIND_CHOICE: memcpy(&number, field, sizeof number); return number != 0;
+    case SPW__SPEC_KIND_MODEL: return spw__spec_has_model(fields);
     case SPW__SPEC_KIND_NUMBER:
         memcpy(&number, field, sizeof number);
         /* device_id and io_threads have 0 for "default"; threads, verify, numa_node and headroom_percent have -1. */
@@ -106,6 +116,11 @@ static void copy_part(spw_spec *spec, const spw_spec *fields, const struct spw__
     case SPW__SPEC_KIND_BYTES:
         memcpy((char *)spec + key->field, (const char *)fields + key->field, sizeof(uint64_t));
         break;
+    case SPW__SPEC_KIND_DRIVER:
+        spec->driver = fields->driver;
+        spec->sim_seed = fields->sim_seed;
+        break;
+    case SPW__SPEC_KIND_MODEL: spec->model = fields->model; break;
     case SPW__SPEC_KIND_NUMBER:
     case SPW__SPEC_KIND_CHOICE:
         memcpy((char *)spec + key->field, (const char *)fields + key->field, sizeof(uint32_t));

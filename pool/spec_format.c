@@ -1,6 +1,6 @@
 /* The other uses of a spw_spec: writing it back as text, and routing a request to its pools.
  *
- * Neighbours: spec.c (parsing), spec_keys.h (the table of keys).
+ * Neighbours: spec.c (parsing), spec_model.c (the parts of a model), spec_keys.h (the table of keys).
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -10,6 +10,7 @@
 
 #include "pool/base/error.h"
 #include "pool/spec_keys.h"
+#include "pool/spec_model.h"
 
 /* Text so far: what does not fit is counted all the same. */
 struct text {
@@ -70,10 +71,30 @@ static void put_folders(struct text *text, const spw_spec *spec)
     }
 }
 
+/* Only what is not at its default, so that nothing is left to divide. */
+static void put_model(struct text *text, const spw_device_model *model)
+{
+    const char *separator = "";
+    for (const struct spw__spec_part *part = spw__spec_parts; part->name; part++) {
+        uint64_t value;
+        memcpy(&value, (const char *)model + part->field, sizeof value);
+        if (value == 0)
+            continue;
+        put(text, "%s%s:", separator, part->name);
+        if (part->kind == SPW__SPEC_PART_LATENCY)
+            put(text, "%" PRIu64 "%s", value % 1000 ? value : value / 1000, value % 1000 ? "ns" : "us");
+        else
+            put_size(text, value);
+        separator = ",";
+    }
+}
+
 /* Whether a field holds something else than its default. */
 static bool differs(const struct spw__spec_key *key, const spw_spec *spec, const spw_spec *defaults)
 {
-    const size_t size = key->kind == SPW__SPEC_KIND_BYTES ? sizeof(uint64_t) : sizeof(uint32_t);
+    const size_t size = key->kind == SPW__SPEC_KIND_MODEL   ? sizeof(spw_device_model)
+                        : key->kind == SPW__SPEC_KIND_BYTES ? sizeof(uint64_t)
+                                                            : sizeof(uint32_t);
     return memcmp((const char *)spec + key->field, (const char *)defaults + key->field, size) != 0;
 }
 
@@ -88,13 +109,17 @@ static void put_value(struct text *text, const struct spw__spec_key *key, const 
         memcpy(&bytes, (const char *)spec + key->field, sizeof bytes);
         put_size(text, bytes);
         break;
+    case SPW__SPEC_KIND_MODEL: put_model(text, &spec->model); break;
+    case SPW__SPEC_KIND_DRIVER:
     case SPW__SPEC_KIND_NUMBER:
     case SPW__SPEC_KIND_CHOICE:
         memcpy(&number, (const char *)spec + key->field, sizeof number);
-        if (key->kind == SPW__SPEC_KIND_CHOICE && number <= key->max)
+        if (key->kind != SPW__SPEC_KIND_NUMBER && number <= key->max)
             put(text, "%s", key->words[number]);
         else
             put(text, "%" PRIu32, number);
+        if (key->kind == SPW__SPEC_KIND_DRIVER && spec->sim_seed)
+            put(text, ":%" PRIu64, spec->sim_seed);
         break;
     }
 }

@@ -36,6 +36,13 @@ static int same_pools(const spw_spec *a, const spw_spec *b)
     return 1;
 }
 
+/* The rest of the struct: numbers without padding between them. */
+static int same_settings(const spw_spec *a, const spw_spec *b)
+{
+    const size_t first = offsetof(spw_spec, meta_bytes);
+    return memcmp((const char *)a + first, (const char *)b + first, sizeof *a - first) == 0;
+}
+
 static void check_one(const char *text)
 {
     static char formatted[1 << 18];
@@ -53,8 +60,8 @@ static void check_one(const char *text)
     const size_t length = spw_spec_format(&parsed, formatted, sizeof formatted);
     require(length < sizeof formatted && length == strlen(formatted), "a wrong length", text);
     require(spw_spec_parse(formatted, &again) == SPW_OK, "its canonical form is refused", text);
-    require(same_pools(&parsed, &again) && same_folders(&parsed, &again), "its canonical form says something else",
-            text);
+    require(same_pools(&parsed, &again) && same_folders(&parsed, &again) && same_settings(&parsed, &again),
+            "its canonical form says something else", text);
     for (unsigned tier = 0; tier < 3; tier++) {
         const size_t n = spw_spec_route(&parsed, (spw_tier)tier, 4096, order);
         require(n <= parsed.n_pools[tier], "a route longer than the pools", text);
@@ -83,8 +90,11 @@ static const char *const seeds[] = {
     "device=10G,2G:20M,1G:2M; pinned=64G,4G:2M; host=128G; disk=/nvme0/spill:500G,/nvme1/spill:500G; driver=auto",
     "host=4M;disk=/a:1,/b:c:2G,.; io=threads; io_threads=3; threads=0; verify=0; placement=address; piece=64K; meta=1M",
     "device=0; pinned_host=1024:1024; staging=18446744073709551615; device_id=255; driver=sim; io=uring",
+    "device=20M; driver=sim:18446744073709551614; model=b200/1024; grow=vmm; host=1G",
+    "device=20M; model=mem:180G,h2d:32G,d2h:30G,d2d:4T,duplex:21G,latency:10us/1024; driver=sim; grow=plain",
+    "driver=sim; model=gh200-c2c,duplex:free,latency:999ns/3; device=1M; headroom=3; numa=1",
 };
-static const char alphabet[] = "0123456789KMGT,:;= /.devicpnhostkmagrlu_-\n\xff";
+static const char alphabet[] = "0123456789KMGT,:;= /.devicpnhostkmagrlubfxyw_-\n\xff";
 
 static uint64_t state = 1;
 

@@ -22,7 +22,7 @@ static struct spw__cu_access access_rights;
 static void setup(void)
 {
     spw__cu_context context;
-    ck_assert_int_eq(spw__driver_sim_add(16 * MIB, &driver, &ordinal), 0);
+    ck_assert_int_eq(spw__driver_sim_add(&(struct spw__sim_config){.capacity_bytes = 16 * MIB}, &driver, &ordinal), 0);
     OK(driver->primary_ctx_retain(&context, ordinal));
     OK(driver->ctx_push_current(context));
     prop = (struct spw__cu_mem_prop){.type = SPW__CU_MEM_ALLOCATION_TYPE_PINNED,

@@ -12,7 +12,7 @@
 /* The last field of each: padding behind it would carry an older program's garbage into the next field. */
 #define NO_PADDING_BEHIND(type, last) _Static_assert(SPW__SIZED_FIRST(type, last) == sizeof(type), #type)
 NO_PADDING_BEHIND(spw_options, log_arg);
-NO_PADDING_BEHIND(spw_spec, reserved);
+NO_PADDING_BEHIND(spw_spec, model);
 NO_PADDING_BEHIND(spw_admit_options, group);
 NO_PADDING_BEHIND(spw_alloc_options, group);
 NO_PADDING_BEHIND(spw_group_options, wait);
@@ -219,6 +219,28 @@ START_TEST(a_snapshot_fills_what_both_sides_know_and_keeps_the_rest)
 }
 END_TEST
 
+#define FIRST_SPEC SPW__SIZED_FIRST(spw_spec, grow)
+
+START_TEST(an_older_programs_spec_is_shorter_and_what_it_cannot_hold_is_no_silent_loss)
+{
+    spw_spec spec, before;
+    char text[64];
+    memset(&spec, 0x5a, sizeof spec);
+    before = spec;
+    ck_assert_int_eq(spw_spec_parse_sized("host=3M; grow=vmm; driver=sim", &spec, FIRST_SPEC), SPW_OK);
+    ck_assert_uint_eq(spec.struct_size, FIRST_SPEC);
+    ck_assert_int_eq(spec.grow, SPW_GROW_VMM);
+    ck_assert_uint_eq(spec.sim_seed, before.sim_seed); /* what lies behind is not its own */
+    ck_assert_mem_eq(&spec.model, &before.model, sizeof spec.model);
+    ck_assert_uint_gt(spw_spec_format(&spec, text, sizeof text), 0);
+    ck_assert_str_eq(text, "device=0; host=3M; driver=sim; grow=vmm");
+    ck_assert_int_eq(spw_spec_parse_sized("host=3M; driver=sim:7", &spec, FIRST_SPEC), SPW_EINVAL);
+    ck_assert_ptr_nonnull(strstr(spw_error_detail()->message, "newer <spillway/spec.h>"));
+    ck_assert_int_eq(spw_spec_parse_sized("host=3M; driver=sim; model=h200", &spec, FIRST_SPEC), SPW_EINVAL);
+    ck_assert_int_eq(spw_spec_parse_sized("host=3M; driver=sim:7", &spec, sizeof spec), SPW_OK);
+}
+END_TEST
+
 START_TEST(specs_of_other_sizes_are_parsed_into_formatted_and_refused)
 {
     NEWER(spw_spec) newer;
@@ -235,7 +257,7 @@ START_TEST(specs_of_other_sizes_are_parsed_into_formatted_and_refused)
     ck_assert_uint_eq(spw_spec_format(&newer.known, text, sizeof text), 0);
     ck_assert_str_eq(text, "");
     ck_assert_int_eq(spw_error_detail()->code, SPW_EINVAL);
-    ck_assert_int_eq(spw_spec_parse_sized("host=3M", &newer.known, sizeof newer.known - 8), SPW_EINVAL);
+    ck_assert_int_eq(spw_spec_parse_sized("host=3M", &newer.known, FIRST_SPEC - 8), SPW_EINVAL);
     INIT_NEWER(newer, spw_spec_init_sized);
     ck_assert_uint_eq(newer.known.n_pools[SPW_TIER_DEVICE], 1);
 }
@@ -254,6 +276,7 @@ int main(void)
     tcase_add_test(tcase, calls_take_newer_options_and_refuse_what_they_do_not_know);
     tcase_add_test(tcase, what_is_reserved_in_the_wait_options_must_be_zero);
     tcase_add_test(tcase, a_snapshot_fills_what_both_sides_know_and_keeps_the_rest);
+    tcase_add_test(tcase, an_older_programs_spec_is_shorter_and_what_it_cannot_hold_is_no_silent_loss);
     tcase_add_test(tcase, specs_of_other_sizes_are_parsed_into_formatted_and_refused);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

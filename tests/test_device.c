@@ -334,7 +334,7 @@ START_TEST(the_callers_current_context_stays_as_it_was)
     const struct spw__driver *driver = NULL;
     spw__cu_device engine = -1;
     spw__cu_context context = NULL, current = NULL;
-    ck_assert_int_eq(spw__driver_sim_add(MIB, &driver, &engine), 0);
+    ck_assert_int_eq(spw__driver_sim_add(&(struct spw__sim_config){.capacity_bytes = MIB}, &driver, &engine), 0);
     ck_assert_uint_eq(driver->primary_ctx_retain(&context, engine), SPW__CU_SUCCESS);
     ck_assert_uint_eq(driver->ctx_push_current(context), SPW__CU_SUCCESS);
 

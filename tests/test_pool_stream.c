@@ -1,51 +1,49 @@
 /* Raw memory in stream order: the same stream gets it at once, others when the work before the free is done. */
 #include "pool_fixture.h"
 
+#include <semaphore.h>
+
 #include "pool/device/sim.h"
 
 /* A stream of the simulated device that stands still until it is let go. */
 struct gate {
     spw_stream *stream;
-    struct spw__sim_mark *mark;
+    sem_t *open; /* the stream's work waits for it */
 };
 
 static struct gate open_gate(void)
 {
     spw__stream stream;
+    struct gate gate = {.open = malloc(sizeof *gate.open)};
+    ck_assert_ptr_nonnull(gate.open);
+    ck_assert_int_eq(sem_init(gate.open, 0, 0), 0);
     ck_assert_int_eq(spw__device_stream_create(manager->device, &stream), SPW_OK);
-    return (struct gate){.stream = stream};
+    gate.stream = stream;
+    return gate;
+}
+
+static void stand_still(void *open)
+{
+    while (sem_wait(open) != 0) {
+    }
 }
 
 /* Enqueues work that is not done until let_go. */
 static void hold(struct gate *gate)
 {
-    struct CUstream_st *stream = (void *)gate->stream;
-    struct spw__sim_op *op = calloc(1, sizeof *op);
-    gate->mark = calloc(1, sizeof *gate->mark);
-    ck_assert(op && gate->mark);
-    gate->mark->refs = 1;
-    op->kind = SPW__SIM_WAIT;
-    op->mark = gate->mark;
-    spw__mutex_lock(&stream->sim->lock);
-    *stream->tail = op;
-    stream->tail = &op->next;
-    stream->enqueued++;
-    spw__cond_signal(&stream->work);
-    spw__mutex_unlock(&stream->sim->lock);
+    ck_assert_int_eq(spw__device_launch(manager->device, gate->stream, stand_still, gate->open), SPW_OK);
 }
 
 static void let_go(struct gate *gate)
 {
-    struct CUstream_st *stream = (void *)gate->stream;
-    spw__mutex_lock(&stream->sim->lock);
-    gate->mark->done = true;
-    spw__cond_broadcast(&stream->sim->progress);
-    spw__mutex_unlock(&stream->sim->lock);
+    ck_assert_int_eq(sem_post(gate->open), 0);
 }
 
 static void close_gate(struct gate *gate)
 {
     ck_assert_int_eq(spw__device_stream_destroy(manager->device, gate->stream), SPW_OK);
+    ck_assert_int_eq(sem_destroy(gate->open), 0);
+    free(gate->open);
 }
 
 START_TEST(the_same_stream_reuses_memory_at_once_and_another_does_not_get_it)
@@ -220,6 +218,7 @@ START_TEST(a_lost_device_holds_no_memory)
     spw__fault_disarm(SPW__FAULT_DEVICE_EVENT);
     ck_assert_uint_eq(committed(SPW_TIER_DEVICE), 0);
     (void)spw__device_stream_destroy(manager->device, gate.stream);
+    free(gate.open);
 }
 END_TEST
 

@@ -121,8 +121,6 @@ static const struct {
     {"host=1G:2MiB", 10, "found \"iB\""},
     {"host=1G; host=2G", 9, "each section once, found \"host\""},
     {"pinned=1G; pinned_host=1G", 11, "each section once"},
-    {"model=b200", 0, "\"model\" is not supported in this version"},
-    {"host=1G; grow=1", 9, "\"grow\" is not supported in this version"},
     {"headroom=51", 9, "expected a number from 0 to 50"},
     {"meta=", 5, "expected a size"},
     {"meta=12Q", 7, "expected a digit, K, M, G, T, or the end, found \"Q\""},
@@ -287,6 +285,9 @@ static void assert_equal(const spw_spec *a, const spw_spec *b)
     ck_assert_int_eq(a->placement, b->placement);
     ck_assert_int_eq(a->numa_node, b->numa_node);
     ck_assert_int_eq(a->headroom_percent, b->headroom_percent);
+    ck_assert_int_eq(a->grow, b->grow);
+    ck_assert_uint_eq(a->sim_seed, b->sim_seed);
+    ck_assert_mem_eq(&a->model, &b->model, sizeof a->model);
 }
 
 static const struct {

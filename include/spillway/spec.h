@@ -43,6 +43,20 @@ typedef enum spw_driver_kind { SPW_DRIVER_AUTO = 0, SPW_DRIVER_CUDA = 1, SPW_DRI
 typedef enum spw_io_kind { SPW_IO_AUTO = 0, SPW_IO_URING = 1, SPW_IO_THREADS = 2 } spw_io_kind;
 typedef enum spw_placement { SPW_PLACEMENT_AUTO = 0, SPW_PLACEMENT_ADDRESS = 1 } spw_placement;
 
+/* How device pools get their memory: all of it at create in one allocation a pool, or mapped as it is needed. */
+typedef enum spw_grow { SPW_GROW_PLAIN = 0, SPW_GROW_VMM = 1 } spw_grow;
+
+/* What the simulated device is like; all zero: memory for its pools, and copies as fast as the machine makes them.
+ * Figures are after the division by a scale. */
+typedef struct spw_device_model {
+    uint64_t memory_bytes;       /* 0: what the pools need */
+    uint64_t h2d_bytes_per_s;    /* to the device; 0, as below: without limit */
+    uint64_t d2h_bytes_per_s;    /* from the device */
+    uint64_t d2d_bytes_per_s;    /* within the device */
+    uint64_t duplex_bytes_per_s; /* to and from it together while both run; 0: neither slows the other */
+    uint64_t latency_ns;         /* of each copy; at most 10^9 */
+} spw_device_model;
+
 /* A parsed configuration. A tier that the string does not name has no pools. */
 typedef struct spw_spec {
     size_t struct_size;
@@ -63,7 +77,10 @@ typedef struct spw_spec {
     int numa_node;          /* -1: default (wherever the system puts it); where host and pinned memory shall lie */
     int headroom_percent;   /* -1: default; 0: off; 1 to 50: of pinned_host and host each, what spilling in the
                                background keeps free once admissions have found too little */
-    uint32_t reserved;      /* 0 */
+    spw_grow grow;
+    uint64_t sim_seed;      /* of the simulated device's adversarial schedule, which gives streams their turns as late
+                               and as interleaved as the API permits; 0: none */
+    spw_device_model model;
 } spw_spec;
 
 /* Gives the spec that stands for no string at all: one device pool of 10 GiB without a limit (origin: the default of

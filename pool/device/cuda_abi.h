@@ -98,6 +98,7 @@ static inline struct CUmemcpyAttributes_st *spw__cu_copy_attributes(struct spw__
     X(ERROR_INVALID_ADDRESS_SPACE, 717)                                                                                \
     X(ERROR_INVALID_PC, 718)                                                                                           \
     X(ERROR_LAUNCH_FAILED, 719)                                                                                        \
+    X(ERROR_NOT_PERMITTED, 800)                                                                                        \
     X(ERROR_NOT_SUPPORTED, 801)
 
 enum {

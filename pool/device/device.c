@@ -34,10 +34,12 @@ static int find_device(struct spw__device *device, const struct spw__device_conf
 {
     spw_error_info why;
     device->simulated = config->kind == SPW_DRIVER_SIM;
-    if (device->simulated)
-        return config->capacity_bytes == 0
-                   ? spw__fail(SPW_EINVAL, "a simulated device needs a capacity")
-                   : spw__driver_sim_add(config->capacity_bytes, &device->driver, &device->ordinal);
+    if (device->simulated) {
+        const struct spw__sim_config sim = {.capacity_bytes = config->capacity_bytes, .model = config->model,
+                                            .seed = config->seed, .log = config->log};
+        return config->capacity_bytes == 0 ? spw__fail(SPW_EINVAL, "a simulated device needs a capacity")
+                                           : spw__driver_sim_add(&sim, &device->driver, &device->ordinal);
+    }
     const int rc = find_cuda(device, config);
     if (rc != SPW_ENOTSUP)
         return rc;
@@ -188,6 +190,19 @@ int spw__device_copy_within(struct spw__device *device, spw__stream stream, uint
 {
     return check(device, CALL(device, memcpy_d_to_d_async, device_dst, device_src, (size_t)bytes, stream),
                  "cuMemcpyDtoDAsync");
+}
+
+int spw__device_launch(struct spw__device *device, spw__stream stream, void (*fn)(void *arg), void *arg)
+{
+    bool pushed;
+    if (!device->simulated)
+        return spw__fail(SPW_ENOTSUP, "device %d is no simulated one: it runs no functions of the host",
+                         device->ordinal);
+    spw__cu_result result = enter(device, &pushed);
+    if (result == SPW__CU_SUCCESS)
+        result = spw__sim_launch(stream, fn, arg);
+    leave(device, pushed);
+    return check(device, result, "a launch");
 }
 
 int spw__device_synchronize(struct spw__device *device, spw__stream stream)

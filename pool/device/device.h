@@ -16,6 +16,7 @@
 
 #include "pool/base/log.h"
 #include "pool/base/meta.h"
+#include "pool/device/driver.h"
 
 #include <spillway/spec.h>
 
@@ -26,7 +27,9 @@ typedef void *spw__stream; /* CUstream, as the public opaque spw_stream */
 struct spw__device_config {
     spw_driver_kind kind;  /* AUTO: CUDA when a device answers, else SPW_ENOTSUP (simulation is never slipped in) */
     uint32_t device_id;
-    uint64_t capacity_bytes; /* memory of the simulated device */
+    uint64_t capacity_bytes; /* memory of the simulated device, and how it runs: driver.h */
+    struct spw__sim_model model;
+    uint64_t seed;
     const struct spw__log *log;
     struct spw__meta *meta;
 };
@@ -66,6 +69,9 @@ struct spw__device_copy {
 int spw__device_copy_batch(struct spw__device *device, spw__stream stream, const struct spw__device_copy *copies,
                            unsigned n, unsigned *done);
 
+/* Enqueues fn(arg), run once in stream order, with no lock held; spw__sim_translate is valid inside it. fn may not call
+ * the device. SPW_ENOTSUP on CUDA, where the application launches kernels itself. */
+int spw__device_launch(struct spw__device *device, spw__stream stream, void (*fn)(void *arg), void *arg);
 int spw__device_synchronize(struct spw__device *device, spw__stream stream); /* blocks until the stream is idle */
 
 /* Takes an event from the pool and records it on stream. */

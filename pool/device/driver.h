@@ -7,6 +7,7 @@
 #ifndef SPW_DEVICE_DRIVER_H
 #define SPW_DEVICE_DRIVER_H
 
+#include "pool/base/log.h"
 #include "pool/device/cuda_abi.h"
 
 /* field, name for cuGetProcAddress, exported symbol with the same signature, CUDA version of that signature,
@@ -112,11 +113,33 @@ enum spw__driver_entry {
 /* Loads libcuda.so.1, once per process; cuInit is left to the caller. SPW_ENOTSUP: there is none, or it is too old. */
 int spw__driver_cuda(const struct spw__driver **out);
 
+/* The link of a simulated device; zero: without limit. duplex is what both directions reach together while both are
+ * busy. latency is each copy's own. */
+struct spw__sim_model {
+    uint64_t h2d_bytes_per_s, d2h_bytes_per_s, d2d_bytes_per_s, duplex_bytes_per_s;
+    uint64_t latency_ns;
+};
+
+struct spw__sim_config {
+    uint64_t capacity_bytes;
+    struct spw__sim_model model; /* copies take this time; not with a seed, whose schedule knows no time */
+    uint64_t seed;               /* of the adversarial schedule; 0: SPILLWAY_SIM_SEED's, and without it no schedule */
+    const struct spw__log *log;  /* may be NULL; outlives the device */
+};
+
 /* Adds a simulated device of its own to the process and names it; it has no context yet. The device goes with
  * spw__driver_sim_remove once its primary context is released. SPW_ENOMEM: no address space, no host memory, or too
  * many simulated devices. docs/simulated-device.md says what the driver models. */
-int spw__driver_sim_add(uint64_t capacity_bytes, const struct spw__driver **out, spw__cu_device *device);
+int spw__driver_sim_add(const struct spw__sim_config *config, const struct spw__driver **out, spw__cu_device *device);
 void spw__driver_sim_remove(spw__cu_device device);
+
+/* Enqueues fn(arg), run once in stream order by a thread of the device with no lock held; not at all after a sticky
+ * error. It may run beside other streams' work. It may not call the driver: CUDA_ERROR_NOT_PERMITTED. */
+spw__cu_result spw__sim_launch(spw__cu_stream stream, void (*fn)(void *arg), void *arg);
+
+/* Inside a launched function: where the bytes behind a device address lie, until the function returns. NULL elsewhere,
+ * and if one live allocation of the function's device does not hold them all. */
+void *spw__sim_translate(uint64_t address, uint64_t bytes);
 
 /* Faults, in every simulated device of the process: the nth call (from 1) of entry since then and the following
  * count - 1 (0: for ever) report result and do nothing else. A result that is sticky on CUDA is the answer of every

@@ -1,5 +1,5 @@
-/* The simulated driver: devices, contexts, errors. Neighbours: sim_memory.c, sim_vmm.c, sim_stream.c, sim_batch.c,
- * sim_attribute.c, and sim_fault.c with the table (sim.h).
+/* The simulated driver: devices, contexts, errors. Neighbours: sim_memory.c, sim_vmm.c, sim_stream.c, sim_event.c,
+ * sim_batch.c, sim_attribute.c, and sim_fault.c with the table (sim.h).
  *
  * A process may have several simulated devices, each added by whoever wants one. As on CUDA, a call finds its device
  * through the calling thread's current context, and the context is a pointer that only the driver looks into.
@@ -32,6 +32,8 @@ static struct CUctx_st *find_device(spw__cu_device device)
 spw__cu_result spw__sim_enter(struct CUctx_st **out)
 {
     struct CUctx_st *sim = n_contexts ? contexts[n_contexts - 1] : NULL;
+    if (spw__sim_in_function())
+        return SPW__CU_ERROR_NOT_PERMITTED;
     if (!sim)
         return SPW__CU_ERROR_INVALID_CONTEXT;
     spw__mutex_lock(&sim->lock);
@@ -44,7 +46,7 @@ spw__cu_result spw__sim_enter(struct CUctx_st **out)
 
 struct CUctx_st *spw__sim_enter_to_free(void)
 {
-    struct CUctx_st *sim = n_contexts ? contexts[n_contexts - 1] : NULL;
+    struct CUctx_st *sim = n_contexts && !spw__sim_in_function() ? contexts[n_contexts - 1] : NULL;
     if (sim)
         spw__mutex_lock(&sim->lock);
     return sim;
@@ -176,7 +178,14 @@ static void destroy(struct CUctx_st *sim)
     free(sim);
 }
 
-int spw__driver_sim_add(uint64_t capacity_bytes, const struct spw__driver **out, spw__cu_device *device)
+/* A seed of the environment makes every device of a test run adversarial. */
+static uint64_t seed_of(const struct spw__sim_config *config)
+{
+    const char *text = config->seed == 0 ? getenv("SPILLWAY_SIM_SEED") : NULL;
+    return text ? strtoull(text, NULL, 0) : config->seed;
+}
+
+int spw__driver_sim_add(const struct spw__sim_config *config, const struct spw__driver **out, spw__cu_device *device)
 {
     int slot = 0;
     struct CUctx_st *sim = calloc(1, sizeof *sim);
@@ -184,11 +193,13 @@ int spw__driver_sim_add(uint64_t capacity_bytes, const struct spw__driver **out,
         return spw__fail(SPW_ENOMEM, "no host memory for a simulated device");
     spw__mutex_init(&sim->lock, SPW__RANK_DEVICE);
     spw__cond_init(&sim->progress);
-    sim->capacity = capacity_bytes;
+    spw__sim_schedule_init(sim, seed_of(config));
+    spw__sim_pacing_init(sim, config);
+    sim->capacity = config->capacity_bytes;
     if (spw__sim_memory_init(sim) != 0) {
         destroy(sim);
         return spw__fail(SPW_ENOMEM, "no address space for a simulated device of %llu bytes",
-                         (unsigned long long)capacity_bytes);
+                         (unsigned long long)config->capacity_bytes);
     }
     (void)pthread_mutex_lock(&devices_lock);
     while (slot < DEVICES_MAX && devices[slot])
@@ -215,6 +226,7 @@ void spw__driver_sim_remove(spw__cu_device device)
     (void)pthread_mutex_lock(&devices_lock);
     devices[device] = NULL;
     (void)pthread_mutex_unlock(&devices_lock);
+    spw__sim_pacing_finish(sim);
     destroy(sim);
 }
 

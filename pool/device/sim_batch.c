@@ -5,23 +5,21 @@
  */
 #include "pool/device/sim.h"
 
-static bool is_device(struct CUctx_st *sim, uint64_t address)
+static bool is_host(const struct CUctx_st *sim, uint64_t address, size_t bytes)
 {
-    spw__mutex_lock(&sim->lock);
-    const bool device = !spw__sim_is_host_locked(sim, (const void *)(uintptr_t)address, 1);
-    spw__mutex_unlock(&sim->lock);
-    return device;
+    return spw__sim_is_host_locked(sim, (const void *)(uintptr_t)address, bytes);
 }
 
-static spw__cu_result copy_one(struct CUctx_st *sim, uint64_t dst, uint64_t src, size_t bytes, spw__cu_stream stream)
+static spw__cu_result copy_one_locked(struct CUctx_st *sim, uint64_t dst, uint64_t src, size_t bytes,
+                                      spw__cu_stream stream)
 {
-    void *host_dst = (void *)(uintptr_t)dst;
-    const void *host_src = (const void *)(uintptr_t)src;
-    if (!is_device(sim, dst))
-        return is_device(sim, src) ? spw__sim_memcpy_d_to_h_async(host_dst, src, bytes, stream)
-                                   : SPW__CU_ERROR_NOT_SUPPORTED;
-    return is_device(sim, src) ? spw__sim_memcpy_d_to_d_async(dst, src, bytes, stream)
-                               : spw__sim_memcpy_h_to_d_async(dst, host_src, bytes, stream);
+    const bool dst_is_host = is_host(sim, dst, bytes), src_is_host = is_host(sim, src, bytes);
+    if (dst_is_host && src_is_host)
+        return SPW__CU_ERROR_NOT_SUPPORTED;
+    const enum spw__sim_engine engine = src_is_host ? SPW__SIM_H2D : dst_is_host ? SPW__SIM_D2H : SPW__SIM_D2D;
+    return spw__sim_copy_locked(
+        sim, stream, engine, dst_is_host ? (void *)(uintptr_t)dst : spw__sim_translate_locked(sim, dst, bytes),
+        src_is_host ? (const void *)(uintptr_t)src : spw__sim_translate_locked(sim, src, bytes), bytes);
 }
 
 /* Attributes k hold for the copies from first_of[k] to before first_of[k + 1]. */
@@ -56,15 +54,14 @@ spw__cu_result spw__sim_memcpy_batch_async(spw__cu_deviceptr *dsts, spw__cu_devi
         result = spw__sim_enter(&sim);
     if (result != SPW__CU_SUCCESS)
         return result;
-    spw__mutex_unlock(&sim->lock);
-    for (size_t i = 0; i < count; i++) {
-        result = copy_one(sim, dsts[i], srcs[i], sizes[i], stream);
-        if (result != SPW__CU_SUCCESS) {
+    for (size_t i = 0; i < count && result == SPW__CU_SUCCESS; i++) {
+        result = copy_one_locked(sim, dsts[i], srcs[i], sizes[i], stream);
+        if (result != SPW__CU_SUCCESS)
             *failed = i;
-            return result;
-        }
     }
-    return SPW__CU_SUCCESS;
+    spw__sim_called_locked(sim);
+    spw__mutex_unlock(&sim->lock);
+    return result;
 }
 
 spw__cu_result spw__sim_memcpy_batch_async_v2(spw__cu_deviceptr *dsts, spw__cu_deviceptr *srcs, size_t *sizes,

@@ -177,20 +177,16 @@ spw__cu_result spw__sim_mem_alloc(spw__cu_deviceptr *address, size_t bytes)
  * returned. */
 spw__cu_result spw__sim_mem_free(spw__cu_deviceptr address)
 {
-    struct CUctx_st *sim;
-    spw__cu_result result = SPW__CU_ERROR_INVALID_VALUE;
-    if (spw__sim_ctx_get_current(&sim) != SPW__CU_SUCCESS || !sim)
+    spw__cu_result result = address == 0 ? SPW__CU_SUCCESS : SPW__CU_ERROR_INVALID_VALUE;
+    struct CUctx_st *sim = spw__sim_enter_to_free();
+    if (!sim)
         return SPW__CU_ERROR_INVALID_CONTEXT;
-    if (address == 0)
-        return SPW__CU_SUCCESS;
-    spw__mutex_lock(&sim->lock);
     const uint64_t offset = address - (uintptr_t)sim->reservation;
     struct spw__sim_range **link = find_locked(sim, offset);
     struct spw__sim_range *range = link ? *link : NULL;
     if (range && range->start == offset && !range->freeing) {
         range->freeing = true; /* enqueued copies still run, new ones are refused */
-        while (spw__sim_in_use_locked(sim, sim->backing + range->start, range->bytes))
-            (void)spw__cond_wait(&sim->progress, &sim->lock, -1);
+        spw__sim_wait_unused_locked(sim, sim->backing + range->start, range->bytes);
         spw__mutex_unlock(&sim->lock);
         (void)madvise(sim->backing + range->start, range->span, MADV_DONTNEED);
         spw__mutex_lock(&sim->lock);

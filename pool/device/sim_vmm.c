@@ -260,8 +260,7 @@ static void wait_unused_locked(struct CUctx_st *sim, struct spw__sim_reservation
     const uint64_t start = first->offset;
     for (struct spw__sim_mapping *each = first; each && each->offset < end; each = each->next)
         each->accessible = false;
-    while (spw__sim_in_use_locked(sim, reservation->backing + start, end - start))
-        (void)spw__cond_wait(&sim->progress, &sim->lock, -1);
+    spw__sim_wait_unused_locked(sim, reservation->backing + start, end - start);
 }
 
 /* Takes the mappings off; returns the physical memory that goes with them. */

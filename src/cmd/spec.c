@@ -126,16 +126,45 @@ static void print_bytes(const char *name, uint64_t bytes, const char *by_default
     printf("  %-12s %s\n", name, bytes ? cmd_size(bytes, text) : by_default);
 }
 
+static void print_rate(const char *name, uint64_t bytes_per_s, const char *without)
+{
+    char text[CMD_SIZE_MAX];
+    printf("    %-10s %s%s\n", name, bytes_per_s ? cmd_size(bytes_per_s, text) : without,
+           bytes_per_s ? " a second" : "");
+}
+
+static void print_model(const spw_device_model *model)
+{
+    static const spw_device_model none;
+    char text[CMD_SIZE_MAX];
+    if (memcmp(model, &none, sizeof none) == 0)
+        return;
+    printf("  %-12s a simulated device\n", "model");
+    printf("    %-10s %s\n", "memory",
+           model->memory_bytes ? cmd_size(model->memory_bytes, text) : "what the pools need");
+    print_rate("h2d", model->h2d_bytes_per_s, "without limit");
+    print_rate("d2h", model->d2h_bytes_per_s, "without limit");
+    print_rate("d2d", model->d2d_bytes_per_s, "without limit");
+    print_rate("duplex", model->duplex_bytes_per_s, "free: neither direction slows the other");
+    printf("    %-10s %" PRIu64 " ns a copy\n", "latency", model->latency_ns);
+}
+
 static void print_settings(const spw_spec *spec)
 {
     static const char *const drivers[] = {"auto", "cuda", "sim"};
+    static const char *const grows[] = {"plain: one allocation a pool", "vmm: mapped as it is needed"};
     static const char *const ios[] = {"auto", "uring", "threads"};
     static const char *const placements[] = {"auto: good fit", "address: lowest address first"};
     printf("settings\n");
     print_bytes("meta", spec->meta_bytes, "default: 67108864 bytes (64 MiB)");
     print_bytes("staging", spec->staging_bytes, "default: 64 MiB, at most a quarter of the smallest memory tier");
     print_bytes("piece", spec->piece_bytes, "default: 16 MiB, at most an eighth of the smallest memory tier");
-    printf("  %-12s %s, device %" PRIu32 "\n", "driver", drivers[spec->driver], spec->device_id);
+    printf("  %-12s %s, device %" PRIu32, "driver", drivers[spec->driver], spec->device_id);
+    if (spec->sim_seed)
+        printf(", adversarial schedule %" PRIu64, spec->sim_seed);
+    putchar('\n');
+    print_model(&spec->model);
+    printf("  %-12s %s\n", "grow", grows[spec->grow]);
     printf("  %-12s %s", "io", ios[spec->io]);
     if (spec->io_threads)
         printf(", %" PRIu32 " thread%s", spec->io_threads, spec->io_threads == 1 ? "" : "s");
