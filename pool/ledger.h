@@ -43,7 +43,8 @@ struct spw__victim_share;
 struct spw__lack {
     struct spw__group *next;      /* another group with such waiters */
     struct spw__group *requester; /* the group of the oldest */
-    uint64_t bytes;               /* of all of them */
+    uint64_t bytes;               /* of those that were looked at */
+    uint32_t n_waiters;           /* so many */
     bool listed;
     bool admission;               /* one of them is an admission */
 };

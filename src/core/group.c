@@ -107,7 +107,7 @@ static void announce(spw_manager *manager, spw_tier tier)
 {
     if ((unsigned)tier < SPW__MEMORY_TIERS) {
         spw__waitset_signal(&manager->waits, SPW__CHANNEL(tier));
-        (void)spw__pressure_grow(manager, tier, NULL);
+        spw__pressure_budget_changed(manager, tier);
     }
     spw__pressure_kick(manager, SPW_TIER_HOST);
 }
