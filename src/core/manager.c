@@ -121,7 +121,7 @@ static int build_tiers(struct spw_manager *manager, const spw_spec *spec)
             return rc;
         any |= manager->tiers[tier].present;
     }
-    return any ? SPW_OK
+    return any ? spw__groups_init_root(manager)
                : spw__fail(SPW_EINVAL, "the configuration leaves no memory tier: name host=, pinned= or device= (a "
                                        "bare string configures the device alone; without a GPU, driver=sim simulates "
                                        "one)");

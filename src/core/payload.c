@@ -243,15 +243,21 @@ bool spw__piece_evictable_locked(const struct spw__piece *piece)
            piece->state == SPW__PIECE_IDLE && !spw__piece_pinned(piece) && spw__block_is(&piece->mem);
 }
 
+struct spw__victim_share *spw__piece_share_locked(const struct spw__piece *piece)
+{
+    const struct spw__payload *payload = piece->payload;
+    return &payload->group->shares[payload->manager->first_share[piece->mem.tier] + piece->mem.pool];
+}
+
 void spw__piece_requeue_locked(struct spw__piece *piece, bool failed)
 {
     const struct spw__payload *payload = piece->payload;
     spw__mutex_assert_held(&payload->lock);
     if (!spw__block_is(&piece->mem))
         return;
-    struct spw__victims *victims = &payload->manager->victims[piece->mem.tier][piece->mem.pool];
+    struct spw__victim_share *share = spw__piece_share_locked(piece);
     if (!spw__piece_evictable_locked(piece)) {
-        spw__victims_remove(victims, &piece->item);
+        spw__victims_remove(share->queue, &piece->item);
         return;
     }
     piece->item.bytes = piece->mem.bytes;
@@ -259,9 +265,9 @@ void spw__piece_requeue_locked(struct spw__piece *piece, bool failed)
                                        : failed          ? SPW__ITEM_FAILED
                                                          : SPW__ITEM_DIRTY;
     if (payload->overbooked == piece->mem.tier + 1)
-        spw__victims_put_back(victims, &piece->item, state);
+        spw__victims_put_back(share, &piece->item, state);
     else
-        spw__victims_add(victims, &piece->item, state);
+        spw__victims_add(share, &piece->item, state);
 }
 
 bool spw__payload_idle_locked(const struct spw__payload *payload)

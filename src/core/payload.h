@@ -130,6 +130,9 @@ static inline void spw__piece_pin_locked(struct spw__piece *piece, int32_t pins)
     atomic_store_explicit(&piece->pins, now + (uint32_t)pins, memory_order_relaxed);
 }
 
+/* Where the piece counts as a victim: its owner's share of the queue of the pool that it lies in. Payload locked. */
+struct spw__victim_share *spw__piece_share_locked(const struct spw__piece *piece);
+
 /* True when the piece may be a victim. Payload locked. */
 bool spw__piece_evictable_locked(const struct spw__piece *piece);
 
