@@ -41,13 +41,20 @@ static double rate_of(const struct spw__sim_link *link, enum spw__sim_engine eng
     return rate > 0 ? rate / 1e9 : (double)INFINITY;
 }
 
+/* Rounded up. (ceil would be all that the library needs of libm.) */
+static uint64_t whole_ns(double ns)
+{
+    const uint64_t below = (uint64_t)ns;
+    return below + ((double)below < ns);
+}
+
 /* When the lane's state changes next if nothing else does: its bytes begin to flow, or are all there. */
 static uint64_t next_change(const struct spw__sim_link *link, enum spw__sim_engine engine)
 {
     const struct spw__sim_lane *lane = &link->lanes[engine];
     if (!is_flowing(link, engine))
         return lane->flow_ns;
-    return link->now_ns + (uint64_t)ceil(lane->left / rate_of(link, engine));
+    return link->now_ns + whole_ns(lane->left / rate_of(link, engine));
 }
 
 /* To the next change of a busy lane, not beyond limit_ns. False at limit_ns, with nothing left to change there. */
@@ -105,7 +112,7 @@ void spw__sim_link_start(struct spw__sim_link *link, enum spw__sim_engine engine
         return;
     }
     lane->busy = false;
-    lane->free_ns = lane->flow_ns + (uint64_t)ceil(lane->left / rate);
+    lane->free_ns = lane->flow_ns + whole_ns(lane->left / rate);
 }
 
 uint64_t spw__sim_link_due_ns(const struct spw__sim_link *link, enum spw__sim_engine engine)
