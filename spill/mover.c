@@ -63,9 +63,8 @@ static void describe(const struct spw__mover *mover, const struct spw__move *mov
     const bool writes = move->to.tier == SPW_TIER_DISK;
     const bool disk = status != SPW_EDEVICE && (writes || move->from.tier == SPW_TIER_DISK);
     const struct spw__extent *extent = writes ? &move->to.extent : &move->from.extent;
-    const spw_error_info info = {.place = disk                     ? SPW_DISK
-                                          : status == SPW_EDEVICE ? SPW_DEVICE
-                                                                  : SPW_PLACE(move->from.tier, 0),
+    const spw_place place = disk ? SPW_DISK : status == SPW_EDEVICE ? SPW_DEVICE : SPW_PLACE(move->from.tier, 0);
+    const spw_error_info info = {.place = place,
                                  .requested_bytes = move->bytes,
                                  .os_errno = move->os_errno,
                                  .offset_bytes = disk ? extent->offset + move->failed_offset : 0};
