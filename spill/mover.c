@@ -61,9 +61,10 @@ static void count_edge(struct spw__mover *mover, const struct spw__move *move)
 static void describe(const struct spw__mover *mover, const struct spw__move *move, int status)
 {
     const bool writes = move->to.tier == SPW_TIER_DISK;
-    const bool disk = status != SPW_EDEVICE;
+    const bool disk = status != SPW_EDEVICE && (writes || move->from.tier == SPW_TIER_DISK);
     const struct spw__extent *extent = writes ? &move->to.extent : &move->from.extent;
-    const spw_error_info info = {.place = disk ? SPW_DISK : SPW_DEVICE,
+    const spw_place place = disk ? SPW_DISK : status == SPW_EDEVICE ? SPW_DEVICE : SPW_PLACE(move->from.tier, 0);
+    const spw_error_info info = {.place = place,
                                  .requested_bytes = move->bytes,
                                  .os_errno = move->os_errno,
                                  .offset_bytes = disk ? extent->offset + move->failed_offset : 0};
@@ -72,7 +73,7 @@ static void describe(const struct spw__mover *mover, const struct spw__move *mov
         (void)spw__fail_info(&info, status, "spill folder %s, offset %llu: expected sum %016llx, found %016llx%s%s",
                              folder, (unsigned long long)info.offset_bytes, (unsigned long long)move->sum,
                              (unsigned long long)move->found_sum, *move->reason ? ": " : "", move->reason);
-    else if (status == SPW_EDEVICE)
+    else if (!disk)
         (void)spw__fail_info(&info, status, "copy of %llu bytes from %s to %s failed: %s",
                              (unsigned long long)move->bytes, spw_tier_name(move->from.tier),
                              spw_tier_name(move->to.tier), move->reason);

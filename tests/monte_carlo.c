@@ -1,6 +1,6 @@
 /* Tasks and groups that want more than there is, at random: whatever they do, they all come to their end by giving back
  * when they are asked to and taking less when they are told to, and every counter is zero then. No wait runs into its
- * deadline.
+ * deadline, and what was written last is what is read.
  *
  * usage: monte_carlo [FIRST COUNT]. Seeds FIRST to FIRST + COUNT - 1; without arguments 40 of them. A failure prints
  * its seed and specification. Each task has a thread of its own, now and then two; half of the threads have a
@@ -24,6 +24,7 @@ struct held {
     spw_buffer *buffer;
     spw_view view;
     bool mapped, sealed;
+    uint64_t stamp; /* what was written last at the front of the buffer; 0: nothing yet */
     spw_block block;
     spw_reservation *promise;
 };
@@ -71,6 +72,43 @@ static void drop(struct held *held)
     *held = (struct held){.kind = NOTHING};
 }
 
+static size_t stamp_bytes(const struct held *held)
+{
+    const size_t bytes = spw_buffer_size(held->buffer);
+    return bytes < sizeof held->stamp ? bytes : sizeof held->stamp;
+}
+
+/* A view has come: it shows the stamp, and a writer's gets a new one. */
+static void look_and_stamp(struct worker *worker, struct held *held)
+{
+    void *front = (void *)(uintptr_t)bytes_of(&held->view);
+    if (!(held->view.flags & SPW_MAP_DISCARD))
+        MUST(!held->stamp || memcmp(front, &held->stamp, stamp_bytes(held)) == 0);
+    if (!(held->view.flags & SPW_MAP_WRITE))
+        return;
+    held->stamp = worker->state | 1;
+    memcpy(front, &held->stamp, stamp_bytes(held));
+}
+
+/* Maps a buffer, or writes to it: those that are not sealed. */
+static int use_buffer(struct worker *worker, struct held *held, unsigned what, spw_place place)
+{
+    static const uint32_t unsealed_flags[] = {SPW_MAP_READ, SPW_MAP_WRITE, SPW_MAP_WRITE | SPW_MAP_DISCARD};
+    if (held->mapped)
+        return SPW_OK;
+    if (!held->sealed && what == 3) {
+        const uint64_t stamp = worker->state | 1;
+        const int rc = spw_buffer_write(held->buffer, 0, &stamp, stamp_bytes(held));
+        held->stamp = rc == SPW_OK ? stamp : held->stamp;
+        return rc;
+    }
+    const int rc = spw_map(held->buffer, place, held->sealed ? SPW_MAP_READ : unsealed_flags[what], NULL, &held->view);
+    held->mapped = rc == SPW_OK;
+    if (held->mapped)
+        look_and_stamp(worker, held);
+    return rc == SPW_EMAPPED ? SPW_OK : rc;
+}
+
 /* What a task does that is asked: nothing that it keeps stands in anybody's way. Without a disk, nothing is kept. */
 static void give_back(struct worker *worker)
 {
@@ -83,22 +121,18 @@ static void give_back(struct worker *worker)
         if (held->mapped)
             MUST(spw_unmap(held->buffer, &held->view, NULL) == SPW_OK);
         held->mapped = false;
-        if (!held->sealed)
-            MUST(spw_buffer_seal(held->buffer) == SPW_OK);
-        held->sealed = true;
+        if (held->sealed)
+            continue;
+        held->sealed = below(worker, 2);
+        MUST((held->sealed ? spw_buffer_seal(held->buffer) : spw_buffer_set_spillable(held->buffer, true)) == SPW_OK);
     }
 }
 
 /* One step in one try: what could not be had is left; rc says why. */
-static int step(struct held *held, unsigned what, size_t bytes, spw_place place)
+static int step(struct worker *worker, struct held *held, unsigned what, size_t bytes, spw_place place)
 {
-    if (held->kind == BUFFER && what < 4) {
-        if (held->mapped || (!held->sealed && what != 0))
-            return SPW_OK;
-        const int rc = spw_map(held->buffer, place, SPW_MAP_READ, NULL, &held->view);
-        held->mapped = rc == SPW_OK;
-        return rc == SPW_EMAPPED ? SPW_OK : rc;
-    }
+    if (held->kind == BUFFER && what < 4)
+        return use_buffer(worker, held, what, place);
     if (held->kind != NOTHING)
         return SPW_OK;
     int rc;
@@ -130,7 +164,7 @@ static void want(struct worker *worker)
     const spw_place place = some_place(worker);
     size_t bytes = skewed(worker);
     int rc;
-    while ((rc = step(held, what, bytes, place)) == SPW_ERETRY || rc == SPW_ESPLIT) {
+    while ((rc = step(worker, held, what, bytes, place)) == SPW_ERETRY || rc == SPW_ESPLIT) {
         worker->asked++;
         give_back(worker);
         if (held->kind == BUFFER && !manager->store)
@@ -158,6 +192,8 @@ static void let_go(struct worker *worker)
         held->mapped = false;
     } else if (held->kind == BUFFER && !held->sealed && below(worker, 2)) {
         held->sealed = spw_buffer_seal(held->buffer) == SPW_OK; /* not while a thread of ours has it mapped */
+    } else if (held->kind == BUFFER && !held->sealed && below(worker, 2)) {
+        MUST(spw_buffer_set_spillable(held->buffer, below(worker, 2)) == SPW_OK);
     } else {
         drop(held);
     }

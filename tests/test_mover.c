@@ -237,6 +237,26 @@ START_TEST(a_cancel_before_the_start_carries_nothing_and_one_after_it_is_too_lat
 }
 END_TEST
 
+START_TEST(a_copy_that_is_dropped_after_its_start_is_described_also_where_there_is_no_disk)
+{
+    struct job job;
+    rig_prepare(1, 64 * MIB);
+    rig.config.store = NULL;
+    rig_create(DRIVEN);
+    const struct spw__end from = make_end(ALIGNED, BLOCK), to = make_end(ODD, BLOCK);
+    fill_end(&from, BLOCK, 3);
+    prepare(&job, from, to, BLOCK);
+    atomic_store(&job.move.drop, true); /* as if it came after the look that cancel is for */
+    ck_assert_int_eq(run(&job), SPW_ECANCELED);
+    ck_assert(!end_holds(&to, BLOCK, 3));
+    ck_assert_uint_eq(job.error.place, SPW_HOST);
+    ck_assert_ptr_nonnull(strstr(job.error.message, "from host to pinned_host failed: called off"));
+    free_end(&from);
+    free_end(&to);
+    rig_close();
+}
+END_TEST
+
 static spw__stream busy_stream; /* given work that takes longer than a round of the mover */
 static struct spw__end work, scratch;
 
@@ -422,6 +442,7 @@ int main(void)
     tcase_add_test(tcase, demand_overtakes_background_which_does_not_starve);
     tcase_add_test(tcase, moves_of_one_kind_start_in_the_order_submitted);
     tcase_add_test(tcase, a_cancel_before_the_start_carries_nothing_and_one_after_it_is_too_late);
+    tcase_add_test(tcase, a_copy_that_is_dropped_after_its_start_is_described_also_where_there_is_no_disk);
     tcase_add_test(tcase, drive_says_whether_work_is_left);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
