@@ -8,6 +8,7 @@
 #define OWN_BYTES ((size_t)4096)
 #define OWN_BUFFERS 2u
 #define OTHER_GROUPS 100u
+#define SAMPLES 300u
 
 static spw_group *group_of(spw_manager *manager, uint64_t max_bytes)
 {
@@ -30,19 +31,23 @@ static spw_buffer *sealed_in(spw_manager *manager, spw_group *group)
     return buffer;
 }
 
-/* A group that has what it may have, all of it mapped, asks for more, and is refused: nothing of its own can go. */
-static double refusal_ns(spw_manager *manager, spw_group *group, unsigned times)
+/* A group that has what it may have, all of it mapped, asks for more, and is refused: nothing of its own can go.
+ * The median. */
+static double refusal_ns(spw_manager *manager, spw_group *group)
 {
     spw_alloc_options options;
     spw_buffer *none;
+    double samples[SAMPLES];
     spw_alloc_options_init(&options);
     options.group = group;
     options.wait.timeout_ms = 0;
-    const double start = now_ns();
-    for (unsigned i = 0; i < times; i++)
+    for (unsigned i = 0; i < SAMPLES; i++) {
+        const double start = now_ns();
         if (spw_alloc(manager, SPW_HOST, OWN_BYTES, &options, &none) != SPW_ENOMEM)
             abort();
-    return (now_ns() - start) / times;
+        samples[i] = now_ns() - start;
+    }
+    return quantile(samples, SAMPLES, 0.5);
 }
 
 double victim_sought(unsigned n_others)
@@ -59,8 +64,7 @@ double victim_sought(unsigned n_others)
         own[i] = sealed_in(manager, group);
         must(spw_map(own[i], SPW_HOST, SPW_MAP_READ, NULL, &views[i]));
     }
-    (void)refusal_ns(manager, group, 20);
-    const double ns = refusal_ns(manager, group, 200);
+    const double ns = refusal_ns(manager, group);
     for (unsigned i = 0; i < OWN_BUFFERS; i++) {
         must(spw_unmap(own[i], &views[i], NULL));
         must(spw_buffer_release(own[i]));
@@ -96,7 +100,7 @@ static spw_reservation *granted(spw_ticket *ticket)
 
 double waiter_beside(unsigned n_others)
 {
-    enum { ROUNDS = 200 };
+    double samples[SAMPLES];
     spw_manager *manager = manager_of("host=512M; meta=2G");
     spw_group *others[OTHER_GROUPS], *group = group_of(manager, OWN_BYTES);
     spw_reservation *held[OTHER_GROUPS], *own = granted(wait_in(manager, group));
@@ -109,13 +113,13 @@ double waiter_beside(unsigned n_others)
     }
     for (unsigned i = 0; i < n_others; i++)
         tickets[i] = wait_in(manager, others[i % OTHER_GROUPS]);
-    const double start = now_ns();
-    for (unsigned i = 0; i < ROUNDS; i++) {
+    for (unsigned i = 0; i < SAMPLES; i++) {
+        const double start = now_ns();
         spw_ticket *next = wait_in(manager, group);
         must(spw_reservation_release(own));
         own = granted(next);
+        samples[i] = now_ns() - start;
     }
-    const double ns = (now_ns() - start) / ROUNDS;
     must(spw_reservation_release(own));
     for (unsigned i = 0; i < n_others; i++)
         must(spw_ticket_cancel(tickets[i]));
@@ -131,5 +135,5 @@ double waiter_beside(unsigned n_others)
     }
     must(spw_group_destroy(group));
     must(spw_manager_destroy(manager));
-    return ns;
+    return quantile(samples, SAMPLES, 0.5);
 }

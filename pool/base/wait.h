@@ -204,8 +204,8 @@ void spw__waitset_signal_object(struct spw__waitset *set, const void *object);
 
 /* Visits the waiters on channels (memory tiers), in order, under the lock. visit returns SPW_EAGAIN, SPW__VISIT_STOP,
  * or a result to complete the waiter with. _demands: only those who ask for room to be made there; the others cost
- * nothing; nor do those that SPW__VISIT_ENOUGH leaves out. _locked: for hooks and who holds the lock already; with SPW__CHANNEL_OBJECT also those who wait for an
- * object, last. */
+ * nothing; nor do those that SPW__VISIT_ENOUGH leaves out. _locked: for hooks and who holds the lock already; with
+ * SPW__CHANNEL_OBJECT also those who wait for an object, last. */
 void spw__waitset_visit(struct spw__waitset *set, uint32_t channels,
                         int (*visit)(struct spw__waiter *waiter, void *arg), void *arg);
 void spw__waitset_visit_locked(struct spw__waitset *set, uint32_t channels,

@@ -8,8 +8,8 @@
  * up to the user that this is so: where it is not (another alignment, objects from slabs) the key differs or need is 0.
  * It is sound within one pass alone, and what is freed during it is signalled after it. A waiter on several channels
  * is skipped only where each of the pass's channels says so; on the others nothing was freed. Of each key the oldest
- * within the bounds is attempted by every pass, so that whatever was freed, in whichever group, or set higher, is met by
- * it; nobody has to be told whose waiters it concerns, and no wake-up can be lost to a wrong guess.
+ * within the bounds is attempted by every pass, so that whatever was freed in whichever group, or set higher, is met by
+ * it: nobody has to know whose waiters that concerns, and no wake-up is lost to a wrong guess.
  *
  * The front of a channel is attempted by every pass, whatever the bound: what its failure says (no room, no hole) is
  * what others act on.

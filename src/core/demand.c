@@ -17,8 +17,8 @@ struct spw__group *spw__request_refused_by(const struct spw__request *request, c
     return lacking && lacking->parent ? lacking : NULL;
 }
 
-/* What a group refuses is no demand of the tier: victims of that group alone are of use. Who comes later, charged to the
- * same and for as much, may be left out then: what is done for the group is known, and done for the oldest. */
+/* What a group refuses is no demand of the tier: victims of that group alone are of use. Who comes later, charged to
+ * the same and for as much, may be left out then: what is done for the group is known, and done for the oldest. */
 static int note_lack(struct spw__demand *demand, const struct spw__request *request, struct spw__group *group)
 {
     struct spw__lack *lack = &group->lack[demand->tier->tier];
