@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 enum spw__item_state {
-    SPW__ITEM_OUT,    /* in no queue: unsealed, moving, on disk, or passed over while mapped */
+    SPW__ITEM_OUT,    /* in no queue: not to go, moving, on disk, or passed over while mapped */
     SPW__ITEM_CLEAN,  /* a valid copy lies below: evicting it writes nothing */
     SPW__ITEM_DIRTY,  /* evicting it needs a move */
     SPW__ITEM_FAILED, /* its last eviction failed: left out until the round is over */

@@ -1,7 +1,7 @@
 /* Victims: per pool, who goes first when room is needed. Clean items before dirty ones, then the least recently used.
  *
- * Invariants: an item is in at most one list of one queue; an item that is unsealed or moving is in none, and one that
- * is mapped is refused by claim. Every operation is O(1), but pop passes over items that claim refuses, and forgive
+ * Invariants: an item is in at most one list of one queue; one that may not go or is moving is in none, and one that is
+ * mapped is refused by claim. Every operation is O(1), but pop passes over items that claim refuses, and forgive
  * over those that failed.
  * Threads: any. Ownership: items belong to their owners; popping one hands it, with the reference that claim took, to
  * the caller.

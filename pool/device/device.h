@@ -58,6 +58,20 @@ int spw__device_copy_within(struct spw__device *device, spw__stream stream, uint
 /* Enqueues fn(arg), run once in stream order, with no lock held; spw__sim_translate is valid inside it. fn may not call
  * the device. SPW_ENOTSUP on CUDA, where the application launches kernels itself. */
 int spw__device_launch(struct spw__device *device, spw__stream stream, void (*fn)(void *arg), void *arg);
+
+enum spw__copy_kind { SPW__COPY_TO, SPW__COPY_FROM, SPW__COPY_WITHIN };
+
+struct spw__device_copy {
+    enum spw__copy_kind kind;
+    uint64_t dst, src; /* on the device, or of the CPU, as kind says */
+    uint64_t bytes;
+};
+
+/* Enqueues several copies on stream, a created one, by one call where the driver has it; they are not ordered among each
+ * other. When one is refused, *done says how many before it are enqueued, and none after it is. */
+int spw__device_copy_batch(struct spw__device *device, spw__stream stream, const struct spw__device_copy *copies,
+                           unsigned n, unsigned *done);
+
 int spw__device_synchronize(struct spw__device *device, spw__stream stream); /* blocks until the stream is idle */
 
 /* Takes an event from the pool and records it on stream. */
