@@ -44,6 +44,24 @@ bool spw__device_is_simulated(const struct spw__device *device); /* for tests */
 int spw__device_alloc(struct spw__device *device, uint64_t bytes, uint64_t *address);
 int spw__device_free(struct spw__device *device, uint64_t address);
 
+/* True for managed memory, which the driver moves as it likes: Spillway's never is. */
+bool spw__device_is_managed(struct spw__device *device, uint64_t address);
+
+/* Memory that comes as it is needed (device_map.c): addresses first, and memory behind parts of them later. */
+
+/* Everything below counts in multiples of this, 2 MiB or more; 0: the device or its driver maps no memory. */
+uint64_t spw__device_map_unit(struct spw__device *device);
+/* Addresses alone, aligned to 2 MiB at least. SPW_ENOMEM, SPW_EDEVICE. */
+int spw__device_reserve(struct spw__device *device, uint64_t bytes, uint64_t *address);
+int spw__device_unreserve(struct spw__device *device, uint64_t address, uint64_t bytes);
+/* Fresh memory behind reserved addresses. It can be exported (as a file descriptor) and reached by GPUDirect RDMA where
+ * the device says that it can; the first time that is checked, and what is missing is said in the log. The driver names
+ * the memory's handle when it is asked for by address. SPW_ENOMEM, SPW_EDEVICE: nothing is mapped. */
+int spw__device_map(struct spw__device *device, uint64_t address, uint64_t bytes, const struct spw__log *log);
+/* Gives back what one map has brought: whole, and no work may use it any more. SPW_EDEVICE: it may be there
+ * still. */
+int spw__device_unmap(struct spw__device *device, uint64_t address, uint64_t bytes);
+
 int spw__device_stream_create(struct spw__device *device, spw__stream *out);
 int spw__device_stream_destroy(struct spw__device *device, spw__stream stream); /* waits for its work */
 
