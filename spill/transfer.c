@@ -14,7 +14,7 @@
 /* Up to these sizes copies go together: where a call takes about as long as its copy. Of larger ones each is to be known
  * as done as soon as it is. */
 #define BATCH_BYTES_MAX (UINT32_C(256) << 10)
-enum { BATCH_MAX = SPW__UNITS };
+enum { BATCH_MAX = SPW__COPIES_MAX };
 
 static void *cpu(uint64_t address)
 {

@@ -26,6 +26,7 @@ struct spw__device {
     struct spw__mutex lock;
     struct spw__event *idle; /* the pool of events; guarded by lock */
     _Atomic long live;       /* atomic: allocations, reservations, streams, events and registrations not given back */
+    atomic_bool never_batches;  /* atomic: the driver has a call for several copies, and does not support it here */
     _Atomic unsigned map_wants; /* atomic: SPW__MAP_ bits, what mapped memory is asked to be capable of */
     atomic_bool map_looked_at;  /* atomic: the first mapped memory was */
 };
