@@ -208,7 +208,7 @@ END_TEST
 START_TEST(shrink_takes_free_space_off_the_end_until_it_grows_again)
 {
     struct spw__range *range = make(8192, false);
-    const uint32_t first = take(range, 1024, 0), second = take(range, 2048, 0), third = take(range, 4096, 0);
+    const uint32_t first = take(range, 1024, 0), second = take(range, 2048, 1024), third = take(range, 4096, 3072);
     give(range, third);
     give(range, first);
     spw__range_shrink(range, 3072 + 64);
@@ -222,7 +222,7 @@ START_TEST(shrink_takes_free_space_off_the_end_until_it_grows_again)
     ck_assert(spw__range_check(range));
     ck_assert_int_eq(spw__range_grow(range, 8192), SPW_OK);
     ck_assert_uint_eq(spw__range_largest_free(range), 5120);
-    give(range, take(range, 5120, 0));
+    give(range, take(range, 5120, 3072));
     give(range, second);
     spw__range_shrink(range, 0);
     ck_assert(spw__range_check(range));
