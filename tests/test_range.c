@@ -205,6 +205,32 @@ START_TEST(grow_extends_a_free_tail_or_adds_one)
 }
 END_TEST
 
+START_TEST(shrink_takes_free_space_off_the_end_until_it_grows_again)
+{
+    struct spw__range *range = make(8192, false);
+    const uint32_t first = take(range, 1024, 0), second = take(range, 2048, 1024), third = take(range, 4096, 3072);
+    give(range, third);
+    give(range, first);
+    spw__range_shrink(range, 3072 + 64);
+    ck_assert(spw__range_check(range));
+    ck_assert_uint_eq(spw__range_size(range), 3072 + 64);
+    ck_assert_uint_eq(spw__range_total_free(range), 1024 + 64);
+    ck_assert_uint_eq(spw__range_largest_free(range), 1024);
+    ck_assert_int_eq(try_alloc(range, 1088, 0), SPW_EFRAG);
+    spw__range_shrink(range, 3072); /* down to the last allocation */
+    spw__range_shrink(range, 3072);
+    ck_assert(spw__range_check(range));
+    ck_assert_int_eq(spw__range_grow(range, 8192), SPW_OK);
+    ck_assert_uint_eq(spw__range_largest_free(range), 5120);
+    give(range, take(range, 5120, 3072));
+    give(range, second);
+    spw__range_shrink(range, 0);
+    ck_assert(spw__range_check(range));
+    ck_assert_int_eq(try_alloc(range, 1, 0), SPW_ENOMEM);
+    spw__range_destroy(range);
+}
+END_TEST
+
 START_TEST(alignment_leaves_the_gap_before_it_free)
 {
     struct spw__range *range = make(16384, false);
@@ -479,6 +505,7 @@ int main(void)
     tcase_add_test(tests, double_and_foreign_frees_change_nothing);
     tcase_add_test(tests, split_makes_two_that_free_apart);
     tcase_add_test(tests, grow_extends_a_free_tail_or_adds_one);
+    tcase_add_test(tests, shrink_takes_free_space_off_the_end_until_it_grows_again);
     tcase_add_test(tests, alignment_leaves_the_gap_before_it_free);
     tcase_add_test(tests, alignment_finds_a_hole_that_fits_only_by_its_position);
     tcase_add_test(tests, sizes_just_above_a_power_of_two_reuse_their_own_holes);

@@ -222,6 +222,10 @@ static void random_step(struct model *model, struct spw__range *range, unsigned 
     if (step % 1500 == 1499 && model->grains < GRAINS_MAX - 700) {
         model->grains += 1 + pick(model, 700);
         ck_assert_int_eq(spw__range_grow(range, model->grains * GRAIN + pick(model, GRAIN)), SPW_OK);
+    } else if (step % 1500 == 749) {
+        const uint64_t tail = spw__range_tail(range) / GRAIN;
+        model->grains -= pick(model, (unsigned)(model->grains - tail + 1));
+        spw__range_shrink(range, model->grains * GRAIN);
     } else if (kind == 0) {
         random_window(model, range);
     } else if (kind == 1) {

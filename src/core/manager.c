@@ -97,7 +97,7 @@ static int build_tier(struct spw_manager *manager, const spw_spec *spec, spw_tie
         .tier = tier, .pools = spec->pools[tier], .n_pools = n_pools,
         .address_ordered = spec->placement == SPW_PLACEMENT_ADDRESS, .piece_bytes = manager->piece_bytes,
         .numa = (unsigned)(spec->numa_node + 1),
-        .device = manager->device, .meta = &manager->meta,
+        .device = manager->device, .maps = spec->grow == SPW_GROW_VMM, .meta = &manager->meta,
         .log = &manager->log, .waits = &manager->waits, .counters = &manager->counters,
         .first_counter = SPW__CORE_TIERS + (unsigned)tier * SPW__TIER_COUNTERS};
     int rc = spw__tier_init(&manager->tiers[tier], &config);
