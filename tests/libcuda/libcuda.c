@@ -4,7 +4,7 @@
  * For tests only; never installed. What is exported is cut by a map (full.map, old.map, bare.map, lacks.map); the rest is set by
  * the environment:
  *
- *     SPILLWAY_LIBCUDA          the device, as a configuration string ("device=1G; driver=sim" if unset): the memory of
+ *     SPILLWAY_LIBCUDA          the device, as a configuration string ("device=16G; driver=sim" if unset): the memory of
  *                               its model, else of its pools; its model; its seed
  *     SPILLWAY_LIBCUDA_VERSION  what cuDriverGetVersion says; 13000 if unset
  *     SPILLWAY_LIBCUDA_NULL     if set, cuGetProcAddress and _v2 report success and find nothing
@@ -34,7 +34,7 @@ static void add_device(void)
     struct spw__sim_config config = {.capacity_bytes = 0};
     spw__cu_device device;
     added = SPW__CU_ERROR_NO_DEVICE;
-    if (spw_spec_parse(string ? string : "device=1G; driver=sim", &spec) != SPW_OK)
+    if (spw_spec_parse(string ? string : "device=16G; driver=sim", &spec) != SPW_OK)
         return;
     const spw_device_model *model = &spec.model;
     for (uint32_t i = 0; i < spec.n_pools[SPW_TIER_DEVICE]; i++)
