@@ -247,7 +247,7 @@ static void count_lines(void *arg, int level, const char *message)
     (void)arg;
     if (level == SPW__LOG_WARN && strstr(message, "cannot be met"))
         atomic_fetch_add(&warnings, 1);
-    if (level == SPW__LOG_INFO && strstr(message, "3 of 3 copies took longer"))
+    if (level == SPW__LOG_INFO && strstr(message, "9 of 9 copies took longer"))
         atomic_fetch_add(&infos, 1);
 }
 
@@ -255,7 +255,7 @@ START_TEST(a_machine_that_is_slower_than_the_model_is_said_once)
 {
     static const struct spw__log log = {.fn = count_lines};
     struct rig rig = open_rig((struct spw__sim_model){.h2d_bytes_per_s = GB * 1000 * 1000}, 0, &log);
-    for (unsigned i = 0; i < 3; i++)
+    for (unsigned i = 0; i < 9; i++)
         upload(&rig, i % 2);
     close_rig(&rig);
     ck_assert_uint_eq(atomic_load(&warnings), 1);
