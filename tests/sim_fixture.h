@@ -35,7 +35,7 @@ static inline struct spw__device *open_with(struct spw__sim_model model, uint64_
 {
     struct spw__device *device = NULL;
     const struct spw__device_config config = {
-        .kind = SPW_DRIVER_SIM, .capacity_bytes = 16 * MIB, .model = model, .seed = seed, .log = log, .meta = &meta};
+        .kind = SPW_DRIVER_SIM, .capacity_bytes = 64 * MIB, .model = model, .seed = seed, .log = log, .meta = &meta};
     ck_assert_int_eq(spw__device_open(&config, &device), 0);
     return device;
 }

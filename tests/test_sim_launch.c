@@ -130,6 +130,8 @@ END_TEST
 struct gate {
     sem_t open;
     _Atomic int passed; /* atomic */
+    uint64_t address;
+    void *found;
 };
 
 static void pass(void *arg)
@@ -137,6 +139,7 @@ static void pass(void *arg)
     struct gate *gate = arg;
     while (sem_wait(&gate->open) != 0) {
     }
+    gate->found = spw__sim_translate(gate->address, BYTES);
     atomic_fetch_add(&gate->passed, 1);
 }
 
@@ -152,13 +155,43 @@ START_TEST(memory_is_freed_after_the_functions_that_may_use_it)
     spw__stream one = must_stream(device), two = must_stream(device);
     struct gate gate = {.passed = 0};
     ck_assert_int_eq(sem_init(&gate.open, 0, 0), 0);
-    const uint64_t address = must_alloc(device, BYTES);
+    gate.address = must_alloc(device, BYTES);
     must_launch(device, one, pass, &gate);
     must_launch(device, two, open_gate, &gate);
-    must_free(device, address);
+    must_free(device, gate.address);
     ck_assert_int_eq(atomic_load(&gate.passed), 1);
+    ck_assert_ptr_nonnull(gate.found);
     end_stream(device, one);
     end_stream(device, two);
+    close_device(device);
+}
+END_TEST
+
+struct visit {
+    uint64_t address, bytes;
+    unsigned char *kept;
+};
+
+static void touch_both_ends(void *arg)
+{
+    struct visit *visit = arg;
+    visit->kept = spw__sim_translate(visit->address, visit->bytes);
+    ck_assert_ptr_nonnull(visit->kept);
+    visit->kept[0] = visit->kept[visit->bytes - 1] = 1;
+}
+
+/* A function that keeps a pointer beyond its return reads poison once the memory is freed, however large it was. */
+START_TEST(freed_memory_that_was_touched_is_poisoned)
+{
+    struct spw__device *device = open_seed((uint64_t)_i);
+    for (unsigned round = 0; round < 2; round++) {
+        struct visit visit = {.bytes = round == 0 ? 5 * BYTES : 40 * MIB};
+        visit.address = must_alloc(device, visit.bytes);
+        must_launch(device, NULL, touch_both_ends, &visit);
+        must_free(device, visit.address);
+        ck_assert(all_are(visit.kept, BYTES, 0xdd));
+        ck_assert(all_are(visit.kept + visit.bytes - BYTES, BYTES, 0xdd));
+    }
     close_device(device);
 }
 END_TEST
@@ -194,6 +227,7 @@ int main(void)
     tcase_add_loop_test(tcase, addresses_translate_inside_a_function_of_their_device_only, 0, 2);
     tcase_add_loop_test(tcase, a_function_may_not_call_the_driver, 0, 2);
     tcase_add_loop_test(tcase, memory_is_freed_after_the_functions_that_may_use_it, 0, SEEDS);
+    tcase_add_loop_test(tcase, freed_memory_that_was_touched_is_poisoned, 0, 2);
     tcase_add_loop_test(tcase, a_lost_device_calls_no_function_any_more, 0, SEEDS);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

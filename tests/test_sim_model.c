@@ -205,7 +205,9 @@ START_TEST(a_stream_that_waits_goes_on_at_the_models_time)
     order(rig.device, rig.streams[0], rig.streams[1]);
     download(&rig, 1);
     const uint64_t a = at_ns(&rig, 0);
-    ck_assert_uint_eq(at_ns(&rig, 1), a + 5 * MS);
+    const uint64_t took_ns = at_ns(&rig, 1) - a; /* rounded up where a late thread made it begin in the past */
+    ck_assert_uint_ge(took_ns, 5 * MS);
+    ck_assert_uint_le(took_ns, 5 * MS + 2);
     close_rig(&rig);
 }
 END_TEST
@@ -245,7 +247,7 @@ static void count_lines(void *arg, int level, const char *message)
     (void)arg;
     if (level == SPW__LOG_WARN && strstr(message, "cannot be met"))
         atomic_fetch_add(&warnings, 1);
-    if (level == SPW__LOG_INFO && strstr(message, "3 of 3 copies took longer"))
+    if (level == SPW__LOG_INFO && strstr(message, "9 of 9 copies took longer"))
         atomic_fetch_add(&infos, 1);
 }
 
@@ -253,7 +255,7 @@ START_TEST(a_machine_that_is_slower_than_the_model_is_said_once)
 {
     static const struct spw__log log = {.fn = count_lines};
     struct rig rig = open_rig((struct spw__sim_model){.h2d_bytes_per_s = GB * 1000 * 1000}, 0, &log);
-    for (unsigned i = 0; i < 3; i++)
+    for (unsigned i = 0; i < 9; i++)
         upload(&rig, i % 2);
     close_rig(&rig);
     ck_assert_uint_eq(atomic_load(&warnings), 1);

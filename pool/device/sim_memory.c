@@ -12,8 +12,11 @@
 #include "pool/base/units.h"
 #include "pool/device/sim.h"
 
-#define SMALL_ALIGN 4096u /* so that freed memory can go back page by page */
-#define CHARGE_UNIT 256u
+#define SMALL_ALIGN      4096u /* so that freed memory can go back page by page */
+#define CHARGE_UNIT      256u
+#define FREED_POISON     0xdd
+#define FREED_POISON_MAX (256ull * 1024 * 1024) /* of an allocation; what lies beyond goes back to the system */
+enum { RESIDENT_PAGES = 512 };
 #define SLACK_BYTES (1024ull * 1024 * 1024) /* addresses beyond twice the capacity */
 
 char *spw__sim_map_aligned(uint64_t span, int protection)
@@ -85,7 +88,8 @@ const struct spw__sim_range *spw__sim_allocation_locked(const struct CUctx_st *s
     const struct spw__sim_range *range = offset < sim->span ? sim->allocations : NULL;
     while (range && (range->start > offset || offset - range->start >= range->bytes))
         range = range->next;
-    return range && !range->freeing ? range : NULL;
+    /* A free waits for the functions enqueued before it: they still find the memory. */
+    return range && (!range->freeing || spw__sim_in_function()) ? range : NULL;
 }
 
 void *spw__sim_translate_locked(const struct CUctx_st *sim, uint64_t address, uint64_t bytes)
@@ -173,6 +177,23 @@ spw__cu_result spw__sim_mem_alloc(spw__cu_deviceptr *address, size_t bytes)
     return SPW__CU_SUCCESS;
 }
 
+/* Fills the pages that were touched, so that who still reads them reads this and not the bytes it expects. What was
+ * never touched takes no memory. */
+static void poison_freed(char *start, uint64_t span)
+{
+    unsigned char resident[RESIDENT_PAGES];
+    for (uint64_t at = 0; at < span; at += sizeof resident * SMALL_ALIGN) {
+        const uint64_t left = span - at, most = sizeof resident * SMALL_ALIGN, bytes = left < most ? left : most;
+        if (at >= FREED_POISON_MAX || mincore(start + at, bytes, resident) != 0) {
+            (void)madvise(start + at, left, MADV_DONTNEED);
+            return;
+        }
+        for (uint64_t page = 0; page < bytes / SMALL_ALIGN; page++)
+            if (resident[page] & 1)
+                memset(start + at + page * SMALL_ALIGN, FREED_POISON, SMALL_ALIGN);
+    }
+}
+
 /* As CUDA's, waits for the work that uses the memory. After a sticky error it is freed nonetheless, and the error
  * returned. */
 spw__cu_result spw__sim_mem_free(spw__cu_deviceptr address)
@@ -188,7 +209,7 @@ spw__cu_result spw__sim_mem_free(spw__cu_deviceptr address)
         range->freeing = true; /* enqueued copies still run, new ones are refused */
         spw__sim_wait_unused_locked(sim, sim->backing + range->start, range->bytes);
         spw__mutex_unlock(&sim->lock);
-        (void)madvise(sim->backing + range->start, range->span, MADV_DONTNEED);
+        poison_freed(sim->backing + range->start, range->span);
         spw__mutex_lock(&sim->lock);
         link = find_locked(sim, offset);
         *link = range->next;
