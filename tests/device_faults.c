@@ -29,6 +29,7 @@ static const char *const entry_names[] = {
 static const char *const specs[] = {
     "device=1M; pinned=640K; host=512K; staging=64K; piece=64K; disk=%s:16M; driver=sim; io=threads; io_threads=1",
     "device=512K:64K,512K; host=512K; staging=64K; piece=32K; disk=%s:16M; driver=sim; io=threads; threads=0",
+    "device=2M; grow=vmm; host=512K; staging=64K; piece=32K; disk=%s:16M; driver=sim; io=threads; io_threads=1",
 };
 enum { SPECS = sizeof specs / sizeof specs[0] };
 
@@ -249,6 +250,8 @@ static void step(void)
     const unsigned what = below(100);
     if (what < 10)
         use_raw();
+    else if (what < 14)
+        (void)worked(spw_pool_trim(manager, SPW_DEVICE, 0, NULL));
     else if (!held->buffer)
         make(held);
     else if (what < 40)
@@ -327,7 +330,8 @@ static bool try_to_create(const char *format)
     }
     MUST_IN_RUN(!run.quiet && run.scene.phase == CREATE && manager == NULL);
     MUST_IN_RUN(rc == SPW_EDEVICE || rc == SPW_ENOMEM);
-    MUST_IN_RUN(says("CUDA_ERROR_") || says("an error without a name") || says("no room") || says("no memory"));
+    MUST_IN_RUN(says("CUDA_ERROR_") || says("an error without a name") || says("no room") || says("no memory") ||
+                says("no 2097152 bytes of address space"));
     return false;
 }
 
@@ -365,8 +369,8 @@ static bool play(const struct scene *scene, bool quiet)
     }
     const bool reached = quiet || spw__sim_calls(scene->entry) >= scene->n;
     arm(false);
-    /* What a call was to give back when it lost the device is the lost context's. */
-    MUST_IN_RUN(spw__sim_left_behind() - left <= (scene->kind == STICKY && !quiet));
+    /* What a call was to give back when it lost the device is the lost context's: memory, and where it was mapped. */
+    MUST_IN_RUN(spw__sim_left_behind() - left <= (scene->kind == STICKY && !quiet ? 2 : 0));
     while (!quiet && count_entries("/proc/self/task") != threads) /* one that was joined may still be listed */
         (void)sched_yield();
     MUST_IN_RUN(quiet || count_entries("/proc/self/fd") == files);

@@ -14,6 +14,15 @@ static void lose(spw__cu_result result)
     ck_assert(spw__device_is_lost(manager->device));
 }
 
+/* The next copy between device and host fails, if any, whichever call makes it. */
+static void fail_copies(spw__cu_result result)
+{
+    static const enum spw__driver_entry entries[] = {SPW__ENTRY_memcpy_d_to_h_async, SPW__ENTRY_memcpy_h_to_d_async,
+                                                     SPW__ENTRY_memcpy_batch_async, SPW__ENTRY_memcpy_batch_async_v2};
+    for (unsigned i = 0; i < sizeof entries / sizeof entries[0]; i++)
+        spw__sim_fail(entries[i], result == SPW__CU_SUCCESS ? 0 : 1, 1, result);
+}
+
 static spw_buffer *must_make_tagged(spw_place place, size_t bytes, unsigned seed, const char *tag)
 {
     spw_buffer *buffer = NULL;
@@ -125,7 +134,7 @@ static void is_served_all_the_same(bool ticket_form)
     spw_ticket *ticket = NULL;
     open_manager(SPEC);
     spw_buffer *buffer = must_make_clean(300 * KIB, 1);
-    spw__sim_fail(SPW__ENTRY_memcpy_d_to_h_async, 2, 1, SPW__CU_ERROR_ECC_UNCORRECTABLE);
+    fail_copies(SPW__CU_ERROR_ECC_UNCORRECTABLE);
     if (ticket_form) {
         ck_assert_int_eq(spw_map_start(buffer, SPW_HOST, SPW_MAP_READ, NULL, &ticket), SPW_OK);
         ck_assert_int_eq(spw_ticket_wait(ticket, NULL), SPW_OK);
@@ -148,13 +157,14 @@ END_TEST
 
 START_TEST(a_move_in_flight_ends_and_leaves_its_source)
 {
-    static const enum spw__driver_entry entries[] = {SPW__ENTRY_memcpy_h_to_d_async, SPW__ENTRY_event_record,
-                                                     SPW__ENTRY_event_query};
     open_manager(SPEC);
     spw_buffer *host = must_make(SPW_HOST, 300 * KIB, 1), *disk = must_make(SPW_HOST, 300 * KIB, 2);
     push_out(SPW_HOST, 2 * MIB);
     check_at(host, SPW_HOST, 1);
-    spw__sim_fail(entries[_i], 1, 1, SPW__CU_ERROR_ILLEGAL_ADDRESS);
+    if (_i == 0)
+        fail_copies(SPW__CU_ERROR_ILLEGAL_ADDRESS);
+    else
+        spw__sim_fail(_i == 1 ? SPW__ENTRY_event_record : SPW__ENTRY_event_query, 1, 1, SPW__CU_ERROR_ILLEGAL_ADDRESS);
     is_refused(map_at(host, SPW_DEVICE, SPW_MAP_READ), "CUDA");
     is_refused(map_at(disk, SPW_DEVICE, SPW_MAP_READ), "CUDA");
     check_at(host, SPW_HOST, 1);
@@ -170,7 +180,7 @@ START_TEST(a_spill_in_flight_ends_and_so_does_who_waits_for_it)
     open_manager(SPEC);
     spw_buffer *buffer = must_make_tagged(SPW_DEVICE, 4 * MIB, 1, "victim"), *more = NULL;
     ck_assert_int_eq(spw_buffer_seal(buffer), SPW_OK);
-    spw__sim_fail(SPW__ENTRY_memcpy_d_to_h_async, 3, 1, SPW__CU_ERROR_ILLEGAL_ADDRESS);
+    fail_copies(SPW__CU_ERROR_ILLEGAL_ADDRESS);
     is_refused(spw_alloc(manager, SPW_DEVICE, 4 * MIB, NULL, &more), "");
     ck_assert_ptr_null(more);
     is_refused(map_at(buffer, SPW_HOST, SPW_MAP_READ), "\"victim\"");
@@ -354,7 +364,8 @@ START_TEST(the_loss_is_said_once_and_shown)
         must_release(must_make(SPW_HOST, 64 * KIB, 1));
     ck_assert_uint_eq(logged.lines, lines + 1);
     ck_assert_int_eq(logged.level, SPW__LOG_ERROR);
-    ck_assert_ptr_nonnull(strstr(logged.last, "the device is lost: " ILLEGAL " (700), reported by cuStreamSynchronize"));
+    ck_assert_ptr_nonnull(
+        strstr(logged.last, "the device is lost: " ILLEGAL " (700), reported by cuStreamSynchronize"));
     dump_shows(SPW_STATS_JSON, "\"device_lost\":1");
     dump_shows(SPW_STATS_TEXT, "device: lost: " ILLEGAL);
     ck_assert_uint_eq(tier_now(SPW_TIER_DEVICE)->committed_bytes, 0);
@@ -382,8 +393,9 @@ START_TEST(only_errors_that_stay_lose_the_device)
 {
     open_manager(SPEC);
     spw_buffer *buffer = must_make(SPW_DEVICE, 300 * KIB, 1);
-    spw__sim_fail(SPW__ENTRY_memcpy_d_to_h_async, 2, 1, results[_i].result);
+    fail_copies(results[_i].result);
     ck_assert_int_eq(map_at(buffer, SPW_HOST, SPW_MAP_READ), SPW_EDEVICE);
+    fail_copies(SPW__CU_SUCCESS);
     ck_assert(spw__device_is_lost(manager->device) == results[_i].sticky);
     if (results[_i].sticky)
         ck_assert_int_eq(map_at(buffer, SPW_HOST, SPW_MAP_READ), SPW_EDEVICE);

@@ -1,7 +1,7 @@
 /* A lost device (device.h): what that means to buffers, requests and waits.
  *
- * A piece whose only copy lay there is lost: whoever wants its content is told so, by the buffer's name. One with a copy
- * on disk is served from there. Requests that only the device could serve fail at once, those that wait for it are
+ * A piece whose only copy lay there is lost: whoever wants its content is told so, by the buffer's name. One with a
+ * copy on disk is served from there. Requests that only the device could serve fail at once, those that wait for it are
  * ended; admission goes to the tiers below. Uses that are pending on a stream count as over. Releases and destroy give
  * memory back as always: the books outlive the device.
  *

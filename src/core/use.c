@@ -114,7 +114,9 @@ int spw__use_look_locked(struct spw__payload *payload, bool write, void *stream)
     if (write)
         spw__payload_drop_disk_locked(payload);
     if (stream) /* what a lost device was given is over */
-        return payload->last_use && !spw__loss_of(manager, SPW_TIER_DEVICE) ? spw__device_event_order(manager->device, stream, payload->last_use->event) : SPW_OK;
+        return payload->last_use && !spw__loss_of(manager, SPW_TIER_DEVICE)
+                   ? spw__device_event_order(manager->device, stream, payload->last_use->event)
+                   : SPW_OK;
     while (spw__use_pending(manager, payload->last_use)) {
         struct spw__move *watch = spw__use_watch_locked(payload);
         if (watch) {
