@@ -7,8 +7,8 @@ set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 
 # The floors, lowest first, and which of them each may include besides its own folder and <spillway/...>.
-# bench_alloc and bench_replay drive the range allocator directly: they are named by file. pool/replay is no part of the
-# library: it lies above pool, below the command, and beside bench_replay.
+# bench_alloc and bench_replay drive the range allocator directly, bench_sim the device: they are named by file.
+# pool/replay is no part of the library: it lies above pool, below the command, and beside bench_replay.
 floors='
 include/spillway:
 pool/base:
@@ -28,6 +28,7 @@ bench/alloc_small.c: bench pool pool/base
 bench/alloc_tier.c: bench pool pool/device pool/base
 bench/alloc_use.c: bench pool pool/base
 bench/bench_replay.c: bench bench/engine pool/replay pool pool/base
+bench/bench_sim.c: bench pool/device pool/base
 '
 
 # check TREE: prints each violation; true when there is none.

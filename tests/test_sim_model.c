@@ -86,6 +86,27 @@ START_TEST(directions_share_while_both_are_busy_and_no_longer)
 }
 END_TEST
 
+/* The same, though the second copy is handed in late; and one that is over by then has taken its part of the link. */
+START_TEST(a_share_counts_from_the_beginning_of_a_copy_that_is_handed_in_late)
+{
+    const struct spw__sim_model model = {
+        .h2d_bytes_per_s = 2 * GB, .d2h_bytes_per_s = 2 * GB, .duplex_bytes_per_s = 3 * GB};
+    struct spw__sim_link link = link_of(model);
+    spw__sim_link_start(&link, SPW__SIM_H2D, 0, 3 * MB);
+    spw__sim_link_advance(&link, MS);
+    spw__sim_link_start(&link, SPW__SIM_D2H, MS / 2, 3 * MB);
+    ck_assert_uint_eq(ended(&link, SPW__SIM_H2D), MS / 2 + 1333334);
+    ck_assert_uint_eq(ended(&link, SPW__SIM_D2H), MS / 2 + 1333334 + MS / 2);
+    link = link_of(model);
+    spw__sim_link_start(&link, SPW__SIM_H2D, 0, 3 * MB);
+    spw__sim_link_advance(&link, MS);
+    spw__sim_link_start(&link, SPW__SIM_D2H, 0, MB * 3 / 4); /* half a millisecond's */
+    ck_assert(!spw__sim_link_is_busy(&link, SPW__SIM_D2H));
+    ck_assert_uint_eq(spw__sim_link_due_ns(&link, SPW__SIM_D2H), MS / 2);
+    ck_assert_uint_eq(ended(&link, SPW__SIM_H2D), MS / 2 + MS * 9 / 8); /* 0.75 MB, then 2.25 MB alone */
+}
+END_TEST
+
 START_TEST(a_duplex_above_both_rates_or_for_directions_without_a_limit)
 {
     struct spw__sim_link link =
@@ -283,6 +304,7 @@ int main(void)
     tcase_add_test(tcase, directions_without_duplex_do_not_disturb_each_other);
     tcase_add_test(tcase, directions_share_duplex_in_proportion);
     tcase_add_test(tcase, directions_share_while_both_are_busy_and_no_longer);
+    tcase_add_test(tcase, a_share_counts_from_the_beginning_of_a_copy_that_is_handed_in_late);
     tcase_add_test(tcase, a_duplex_above_both_rates_or_for_directions_without_a_limit);
     tcase_add_test(tcase, the_latency_takes_nothing_from_the_link);
     tcase_add_test(tcase, lateness_does_not_add_up);

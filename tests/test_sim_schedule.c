@@ -168,6 +168,27 @@ START_TEST(a_copy_is_late_or_early_and_done_by_synchronize)
 }
 END_TEST
 
+START_TEST(the_copies_of_a_batch_have_no_order)
+{
+    unsigned first_wins = 0, last_wins = 0;
+    for (uint64_t seed = 1; seed <= CATCH; seed++) {
+        unsigned done = 0;
+        begin(seed);
+        const struct spw__device_copy copies[] = {{SPW__COPY_TO, scene.memory, (uintptr_t)scene.in, BYTES},
+                                                  {SPW__COPY_TO, scene.memory, (uintptr_t)scene.out, BYTES}};
+        ck_assert_int_eq(spw__device_copy_batch(scene.device, scene.one, copies, 2, &done), 0);
+        must_sync(scene.device, scene.one);
+        const unsigned char *bytes = spw__sim_host_pointer(scene.memory);
+        first_wins += all_are(bytes, BYTES, NEW);
+        last_wins += all_are(bytes, BYTES, OLD);
+        end();
+    }
+    ck_assert_uint_gt(first_wins, 0);
+    ck_assert_uint_gt(last_wins, 0);
+    ck_assert_uint_eq(first_wins + last_wins, CATCH);
+}
+END_TEST
+
 /* A query's own patience ends, and only then is the work done, as far as it must be. */
 START_TEST(polling_makes_progress)
 {
@@ -312,6 +333,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_program_that_waits_is_right_whatever_the_seed, 0, PROGRAMS);
     tcase_add_loop_test(tcase, a_program_that_does_not_wait_is_caught_within_20_seeds, 0, PROGRAMS);
     tcase_add_test(tcase, a_copy_is_late_or_early_and_done_by_synchronize);
+    tcase_add_test(tcase, the_copies_of_a_batch_have_no_order);
     tcase_add_test(tcase, polling_makes_progress);
     tcase_add_test(tcase, polling_something_else_starves_nobody);
     tcase_add_test(tcase, work_is_done_though_nobody_calls);

@@ -1,7 +1,7 @@
 /* Several copies enqueued by one call, in both of CUDA's signatures for it.
  *
- * Each copy of a batch is enqueued like one of its own, in order; CUDA promises no order among them, which is for the
- * caller not to rely on.
+ * Each copy of a batch is enqueued like one of its own. CUDA promises no order among them: with a seed it is the order
+ * given, or the reverse.
  */
 #include "pool/device/sim.h"
 
@@ -54,10 +54,12 @@ spw__cu_result spw__sim_memcpy_batch_async(spw__cu_deviceptr *dsts, spw__cu_devi
         result = spw__sim_enter(&sim);
     if (result != SPW__CU_SUCCESS)
         return result;
+    const bool backwards = spw__sim_schedule_is_on(sim) && spw__sim_draw_locked(sim, 2) != 0;
     for (size_t i = 0; i < count && result == SPW__CU_SUCCESS; i++) {
-        result = copy_one_locked(sim, dsts[i], srcs[i], sizes[i], stream);
+        const size_t at = backwards ? count - 1 - i : i;
+        result = copy_one_locked(sim, dsts[at], srcs[at], sizes[at], stream);
         if (result != SPW__CU_SUCCESS)
-            *failed = i;
+            *failed = at;
     }
     spw__sim_called_locked(sim);
     spw__mutex_unlock(&sim->lock);

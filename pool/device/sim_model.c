@@ -26,19 +26,30 @@ static double shared_rate(const struct spw__sim_model *model, double rate, doubl
     return mine + others > both ? both * mine / (mine + others) : mine;
 }
 
-/* Bytes per nanosecond at the link's time; infinite without a limit. */
-static double rate_of(const struct spw__sim_link *link, enum spw__sim_engine engine)
+static enum spw__sim_engine other_of(enum spw__sim_engine engine)
+{
+    return engine == SPW__SIM_H2D ? SPW__SIM_D2H : SPW__SIM_H2D;
+}
+
+/* The engine's bytes flow through the same link as those of the other direction. */
+static bool shares(const struct spw__sim_link *link, enum spw__sim_engine engine)
+{
+    return engine != SPW__SIM_D2D && link->model.duplex_bytes_per_s && is_flowing(link, other_of(engine));
+}
+
+/* Bytes per nanosecond, alone or with the other direction; infinite without a limit. */
+static double rate_when(const struct spw__sim_link *link, enum spw__sim_engine engine, bool shared)
 {
     const struct spw__sim_model *model = &link->model;
     const double rates[] = {(double)model->h2d_bytes_per_s, (double)model->d2h_bytes_per_s,
                             (double)model->d2d_bytes_per_s};
-    double rate = rates[engine];
-    if (engine != SPW__SIM_D2D && model->duplex_bytes_per_s) {
-        const enum spw__sim_engine other = engine == SPW__SIM_H2D ? SPW__SIM_D2H : SPW__SIM_H2D;
-        if (is_flowing(link, other))
-            rate = shared_rate(model, rate, rates[other]);
-    }
+    const double rate = shared ? shared_rate(model, rates[engine], rates[other_of(engine)]) : rates[engine];
     return rate > 0 ? rate / 1e9 : (double)INFINITY;
+}
+
+static double rate_of(const struct spw__sim_link *link, enum spw__sim_engine engine)
+{
+    return rate_when(link, engine, shares(link, engine));
 }
 
 /* Rounded up. (ceil would be all that the library needs of libm.) */
@@ -94,7 +105,33 @@ void spw__sim_link_advance(struct spw__sim_link *link, uint64_t now_ns)
     }
 }
 
-/* What would have flowed since then counts as moved; what the other direction moved meanwhile stays as it is. */
+static double bytes_in(double rate, double ns)
+{
+    return ns > 0 ? rate * ns : 0; /* the rate may be infinite */
+}
+
+/* A copy whose bytes began to flow in the past: they count as moved, and the other direction, which was taken to be
+ * alone meanwhile, gives back what it had too much. */
+static void catch_up(struct spw__sim_link *link, enum spw__sim_engine engine)
+{
+    struct spw__sim_lane *lane = &link->lanes[engine], *other = &link->lanes[other_of(engine)];
+    const bool shared = shares(link, engine);
+    const double passed = (double)(link->now_ns - lane->flow_ns);
+    const double together = shared ? (double)(link->now_ns - max(lane->flow_ns, other->flow_ns)) : 0;
+    const double moved =
+        bytes_in(rate_when(link, engine, false), passed - together) + bytes_in(rate_when(link, engine, true), together);
+    const double part = moved > lane->left ? lane->left / moved : 1; /* of the time: it may be over */
+    if (shared)
+        other->left += bytes_in(rate_when(link, other_of(engine), false) - rate_when(link, other_of(engine), true),
+                                together * part);
+    if (moved < lane->left) {
+        lane->left -= moved;
+    } else {
+        lane->busy = false;
+        lane->free_ns = lane->flow_ns + whole_ns(passed * part);
+    }
+}
+
 void spw__sim_link_start(struct spw__sim_link *link, enum spw__sim_engine engine, uint64_t ready_ns, uint64_t bytes)
 {
     struct spw__sim_lane *lane = &link->lanes[engine];
@@ -103,16 +140,8 @@ void spw__sim_link_start(struct spw__sim_link *link, enum spw__sim_engine engine
     lane->busy = true;
     lane->flow_ns = start_ns + link->model.latency_ns;
     lane->left = (double)bytes;
-    if (lane->flow_ns >= link->now_ns)
-        return;
-    const double rate = rate_of(link, engine);
-    const double moved = rate * (double)(link->now_ns - lane->flow_ns);
-    if (moved < lane->left) {
-        lane->left -= moved;
-        return;
-    }
-    lane->busy = false;
-    lane->free_ns = lane->flow_ns + whole_ns(lane->left / rate);
+    if (lane->flow_ns < link->now_ns)
+        catch_up(link, engine);
 }
 
 uint64_t spw__sim_link_due_ns(const struct spw__sim_link *link, enum spw__sim_engine engine)
