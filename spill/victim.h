@@ -15,7 +15,7 @@
  * that went is kept (passed), with the least of their sizes, and while that is too large the next look begins behind.
  *
  * Invariants: an item is in at most one list of one queue, and in the list of the same state of the item's share of
- * that queue; an item that may not go or is moving is in none, and one that is mapped is refused by claim. add, put_back
+ * that queue; one that may not go or is moving is in none, and one that is mapped is refused by claim. add, put_back
  * and remove are O(1), but where a share comes into play or ceases to be, which costs its depth; pop passes over items
  * that claim refuses, and forgive over those that failed.
  * Threads: any. Ownership: items belong to their owners; popping one hands it, with the reference that claim took, to
