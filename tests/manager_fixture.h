@@ -20,6 +20,7 @@
 #include "pool/base/fault.h"
 #include "pool/device/driver.h"
 #include "src/core/manager.h"
+#include "tests/driver_fixture.h"
 
 #include <spillway/spillway.h>
 
@@ -65,13 +66,20 @@ static inline void remove_folder(void)
     ck_assert_msg(rmdir(folder) == 0, "%s is not empty: %s", folder, strerror(errno));
 }
 
+/* "driver=sim" in spec stands for the driver under test. */
 static inline spw_manager *create_with(const struct spw__env *env, const char *spec)
 {
+    static spw_spec fields; /* large for a stack */
     spw_manager *made = NULL;
     spw_options options;
     spw_options_init(&options);
     options.spec = spec;
     options.log = keep_line;
+    if (driver_kind() != SPW_DRIVER_SIM && strstr(spec, "driver=sim")) {
+        spw_spec_init_empty(&fields);
+        fields.driver = driver_kind();
+        options.fields = &fields;
+    }
     const int rc = spw__manager_create_env(&options, env, &made);
     ck_assert_msg(rc == SPW_OK, "\"%s\": %s: %s", spec, spw_error_name(rc), spw_error_detail()->message);
     return made;
@@ -193,7 +201,7 @@ static inline void write_content(spw_buffer *buffer, unsigned seed)
 /* Where the CPU finds the bytes of a view: on the simulated device behind its addresses. */
 static inline const void *bytes_of(const spw_view *view)
 {
-    return view->place == SPW_DEVICE ? spw__sim_host_pointer((uint64_t)(uintptr_t)view->data) : view->data;
+    return view->place == SPW_DEVICE ? driver_bytes((uint64_t)(uintptr_t)view->data) : view->data;
 }
 
 /* Maps the buffer at place and checks every byte. */

@@ -15,6 +15,7 @@
 #include "pool/base/fault.h"
 #include "spill/mover.h"
 #include "spill/transfer.h"
+#include "tests/driver_fixture.h"
 
 #define KIB UINT64_C(1024)
 #define MIB (1024 * KIB)
@@ -91,7 +92,7 @@ static inline void rig_prepare(unsigned n_folders, uint64_t quota_bytes)
     }
     ck_assert_int_eq(spw__store_create(rig.specs, n_folders, &rig.meta, &rig_log, &rig.store), SPW_OK);
     const struct spw__device_config device = {
-        .kind = SPW_DRIVER_SIM, .capacity_bytes = 64 * MIB, .log = &rig_log, .meta = &rig.meta};
+        .kind = driver_kind(), .capacity_bytes = 64 * MIB, .log = &rig_log, .meta = &rig.meta};
     ck_assert_int_eq(spw__device_open(&device, &rig.device), SPW_OK);
     rig.config = (struct spw__mover_config){.store = rig.store, .device = rig.device,
                                             .staging = aligned_alloc(BLOCK, STAGING), .staging_bytes = STAGING,

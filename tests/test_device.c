@@ -12,6 +12,7 @@
 #include "pool/base/fault.h"
 #include "pool/device/device.h"
 #include "pool/device/driver.h"
+#include "tests/driver_fixture.h"
 
 #define KIB 1024ull
 #define MIB (1024 * KIB)
@@ -33,11 +34,12 @@ static int open_kind(spw_driver_kind kind, uint64_t capacity, struct spw__device
     return spw__device_open(&config, out);
 }
 
-static struct spw__device *open_sim(uint64_t capacity)
+/* capacity is the simulated device's. */
+static struct spw__device *open_device(uint64_t capacity)
 {
     struct spw__device *device = NULL;
-    ck_assert_int_eq(open_kind(SPW_DRIVER_SIM, capacity, &device), 0);
-    ck_assert(spw__device_is_simulated(device));
+    ck_assert_int_eq(open_kind(driver_kind(), capacity, &device), 0);
+    ck_assert(spw__device_is_simulated(device) == (driver_kind() == SPW_DRIVER_SIM));
     return device;
 }
 
@@ -97,7 +99,7 @@ static void fails_with(int got, int code, const char *name)
 static void copies_go_there_and_back(spw__stream (*stream_of)(struct spw__device *))
 {
     const uint64_t bytes = 3 * MIB + 77;
-    struct spw__device *device = open_sim(16 * MIB);
+    struct spw__device *device = open_device(16 * MIB);
     spw__stream stream = stream_of ? stream_of(device) : NULL;
     unsigned char *in = must_bytes(bytes, 1), *out = must_bytes(bytes, 2);
     const uint64_t first = must_alloc(device, bytes), second = must_alloc(device, bytes);
@@ -109,7 +111,7 @@ static void copies_go_there_and_back(spw__stream (*stream_of)(struct spw__device
     ck_assert_int_eq(spw__device_copy_from(device, stream, out, second, 0), 0);
     ck_assert_int_eq(spw__device_synchronize(device, stream), 0);
     ck_assert_mem_eq(in, out, bytes);
-    ck_assert_int_eq(((unsigned char *)spw__sim_host_pointer(second + bytes - 1))[0], in[bytes - 1]);
+    ck_assert_int_eq(((unsigned char *)driver_bytes(second + bytes - 1))[0], in[bytes - 1]);
 
     ck_assert_int_eq(spw__device_free(device, first), 0);
     ck_assert_int_eq(spw__device_free(device, second), 0);
@@ -134,7 +136,7 @@ END_TEST
 
 START_TEST(cpu_touch_of_a_device_address_dies)
 {
-    struct spw__device *device = open_sim(4 * MIB);
+    struct spw__device *device = open_device(4 * MIB);
     const uint64_t address = must_alloc(device, 4 * MIB);
     (void)signal(SIGSEGV, SIG_DFL); /* whatever handler a sanitizer has put there */
     *(volatile char *)(uintptr_t)(address + 4096) = 1;
@@ -145,7 +147,7 @@ END_TEST
 START_TEST(a_stream_waits_for_an_event_of_another)
 {
     const uint64_t bytes = 8 * MIB;
-    struct spw__device *device = open_sim(bytes);
+    struct spw__device *device = open_device(bytes);
     spw__stream slow = must_stream(device), fast = must_stream(device);
     unsigned char *in = must_bytes(bytes, 3), out[64];
     const uint64_t address = must_alloc(device, bytes);
@@ -177,7 +179,7 @@ END_TEST
 START_TEST(events_are_pooled_and_recording_again_frees_no_waiter_early)
 {
     const uint64_t bytes = 16 * MIB;
-    struct spw__device *device = open_sim(bytes);
+    struct spw__device *device = open_device(bytes);
     spw__stream slow = must_stream(device), fast = must_stream(device), idle = must_stream(device);
     unsigned char *in = must_bytes(bytes, 4), last = 0;
     const uint64_t address = must_alloc(device, bytes);
@@ -212,7 +214,7 @@ END_TEST
 
 START_TEST(capacity_is_exact_and_a_failure_says_what_is_free)
 {
-    struct spw__device *device = open_sim(5 * MIB + 320 * KIB);
+    struct spw__device *device = open_device(5 * MIB + 320 * KIB);
     const uint64_t a = must_alloc(device, 3 * MIB), b = must_alloc(device, 320 * KIB), c = must_alloc(device, MIB);
     uint64_t more = 0;
     fails_with(spw__device_alloc(device, MIB + 1, &more), SPW_ENOMEM, "device=");
@@ -238,17 +240,17 @@ END_TEST
 
 START_TEST(fresh_memory_is_poisoned_and_freed_memory_is_gone)
 {
-    struct spw__device *device = open_sim(4 * MIB);
+    struct spw__device *device = open_device(4 * MIB);
     for (int round = 0; round < 2; round++) {
         const uint64_t address = must_alloc(device, 3 * MIB);
-        unsigned char *host = spw__sim_host_pointer(address);
+        unsigned char *host = driver_bytes(address);
         ck_assert_ptr_nonnull(host);
         ck_assert_ptr_ne(host, (void *)(uintptr_t)address);
         for (uint64_t i = 0; i < 3 * MIB; i += 4095)
             ck_assert_int_eq(host[i], 0xa5);
         host[0] = host[3 * MIB - 1] = 1;
         ck_assert_int_eq(spw__device_free(device, address), 0);
-        ck_assert_ptr_null(spw__sim_host_pointer(address));
+        ck_assert_ptr_null(driver_bytes(address));
     }
     close_all(device);
 }
@@ -257,7 +259,7 @@ END_TEST
 START_TEST(memory_is_freed_after_the_copies_that_use_it)
 {
     const uint64_t bytes = 8 * MIB;
-    struct spw__device *device = open_sim(2 * bytes);
+    struct spw__device *device = open_device(2 * bytes);
     spw__stream stream = must_stream(device);
     unsigned char *in = must_bytes(bytes, 5), *out = must_bytes(bytes, 6);
     const uint64_t address = must_alloc(device, bytes), busy = must_alloc(device, bytes);
@@ -278,7 +280,7 @@ END_TEST
 
 START_TEST(wrong_addresses_and_handles_are_refused)
 {
-    struct spw__device *device = open_sim(8 * MIB);
+    struct spw__device *device = open_device(8 * MIB);
     spw__stream stream = must_stream(device), gone = must_stream(device);
     const uint64_t a = must_alloc(device, MIB), b = must_alloc(device, MIB);
     unsigned char host[256] = {0};
@@ -306,7 +308,7 @@ END_TEST
 
 START_TEST(two_devices_live_side_by_side)
 {
-    struct spw__device *one = open_sim(4 * MIB), *two = open_sim(4 * MIB);
+    struct spw__device *one = open_device(4 * MIB), *two = open_device(4 * MIB);
     const uint64_t a = must_alloc(one, 4 * MIB), b = must_alloc(two, 4 * MIB);
     unsigned char *in = must_bytes(MIB, 7), *out = must_bytes(MIB, 8);
     ck_assert_uint_ne(a, b);
@@ -315,8 +317,8 @@ START_TEST(two_devices_live_side_by_side)
     ck_assert_int_eq(spw__device_synchronize(one, NULL), 0);
     ck_assert_int_eq(spw__device_synchronize(two, NULL), 0);
     fails_with(spw__device_copy_from(one, NULL, out, b, 256), SPW_EDEVICE, "CUDA_ERROR_INVALID_VALUE");
-    ck_assert_mem_eq(spw__sim_host_pointer(a), in, MIB);
-    ck_assert_mem_eq(spw__sim_host_pointer(b), out, MIB);
+    ck_assert_mem_eq(driver_bytes(a), in, MIB);
+    ck_assert_mem_eq(driver_bytes(b), out, MIB);
     ck_assert_int_eq(spw__device_free(one, a), 0);
     spw__device_close(one);
     ck_assert_int_eq(spw__device_copy_from(two, NULL, in, b, MIB), 0);
@@ -338,7 +340,7 @@ START_TEST(the_callers_current_context_stays_as_it_was)
     ck_assert_uint_eq(driver->primary_ctx_retain(&context, engine), SPW__CU_SUCCESS);
     ck_assert_uint_eq(driver->ctx_push_current(context), SPW__CU_SUCCESS);
 
-    struct spw__device *device = open_sim(MIB);
+    struct spw__device *device = open_device(MIB);
     const uint64_t address = must_alloc(device, MIB);
     fails_with(spw__device_alloc(device, MIB, &(uint64_t){0}), SPW_ENOMEM, "0 of 1048576 free");
     ck_assert_uint_eq(driver->ctx_get_current(&current), SPW__CU_SUCCESS);
@@ -359,7 +361,7 @@ END_TEST
 
 START_TEST(host_memory_is_registered_once)
 {
-    struct spw__device *device = open_sim(MIB);
+    struct spw__device *device = open_device(MIB);
     unsigned char *slab = must_bytes(2 * MIB, 9);
     ck_assert_int_eq(spw__device_host_register(device, slab, MIB), 0);
     ck_assert_int_eq(spw__device_host_register(device, slab + MIB, MIB), 0);
@@ -407,7 +409,7 @@ static void *copy_rounds(void *arg)
 
 START_TEST(threads_share_a_device)
 {
-    struct spw__device *device = open_sim(4 * MIB);
+    struct spw__device *device = open_device(4 * MIB);
     struct worker workers[3];
     pthread_t threads[3];
     for (unsigned i = 0; i < 3; i++) {
@@ -442,7 +444,7 @@ START_TEST(a_process_has_at_most_64_simulated_devices)
 {
     struct spw__device *devices[64], *more = NULL;
     for (unsigned i = 0; i < 64; i++)
-        devices[i] = open_sim(MIB);
+        devices[i] = open_device(MIB);
     fails_with(open_kind(SPW_DRIVER_SIM, MIB, &more), SPW_ENOMEM, "64 simulated devices");
     for (unsigned i = 1; i < 64; i++)
         spw__device_close(devices[i]);
@@ -453,7 +455,7 @@ END_TEST
 /* One failed call each; the next one succeeds and nothing is lost. */
 START_TEST(a_failed_call_leaves_the_device_usable)
 {
-    struct spw__device *device = open_sim(4 * MIB);
+    struct spw__device *device = open_device(4 * MIB);
     const char *const name = "CUDA_ERROR_OPERATING_SYSTEM";
     unsigned char host[256] = {0};
     uint64_t a = 0;
@@ -491,7 +493,7 @@ END_TEST
 
 START_TEST(a_sticky_error_is_every_later_calls_error)
 {
-    struct spw__device *device = open_sim(4 * MIB), *healthy = open_sim(MIB);
+    struct spw__device *device = open_device(4 * MIB), *healthy = open_device(MIB);
     const char *const name = "CUDA_ERROR_ECC_UNCORRECTABLE";
     unsigned char host[256] = {0};
     const uint64_t a = must_alloc(device, MIB);
@@ -516,7 +518,7 @@ START_TEST(a_sticky_error_is_every_later_calls_error)
     spw__device_host_unregister(device, host);
     fails_with(spw__device_stream_destroy(device, stream), SPW_EDEVICE, name);
     fails_with(spw__device_free(device, a), SPW_EDEVICE, name);
-    ck_assert_ptr_null(spw__sim_host_pointer(a));
+    ck_assert_ptr_null(driver_bytes(a));
     spw__device_close(device);
 
     ck_assert_int_eq(spw__device_free(healthy, must_alloc(healthy, MIB)), 0);
@@ -553,7 +555,7 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("device");
-    TCase *tcase = tcase_create("sim");
+    TCase *tcase = tcase_create("driver"); /* on whatever driver is under test */
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, setup, NULL);
     tcase_add_test(tcase, bytes_round_trip_on_a_stream);
@@ -561,14 +563,18 @@ int main(void)
     tcase_add_test_raise_signal(tcase, cpu_touch_of_a_device_address_dies, SIGSEGV);
     tcase_add_test(tcase, a_stream_waits_for_an_event_of_another);
     tcase_add_test(tcase, events_are_pooled_and_recording_again_frees_no_waiter_early);
-    tcase_add_test(tcase, capacity_is_exact_and_a_failure_says_what_is_free);
     tcase_add_test(tcase, fresh_memory_is_poisoned_and_freed_memory_is_gone);
     tcase_add_test(tcase, memory_is_freed_after_the_copies_that_use_it);
     tcase_add_test(tcase, wrong_addresses_and_handles_are_refused);
-    tcase_add_test(tcase, two_devices_live_side_by_side);
-    tcase_add_test(tcase, the_callers_current_context_stays_as_it_was);
     tcase_add_test(tcase, host_memory_is_registered_once);
     tcase_add_test(tcase, threads_share_a_device);
+    suite_add_tcase(suite, tcase);
+    tcase = tcase_create("sim"); /* on devices of a capacity of their own, or that are made to fail */
+    tcase_set_timeout(tcase, 60);
+    tcase_add_checked_fixture(tcase, setup, NULL);
+    tcase_add_test(tcase, capacity_is_exact_and_a_failure_says_what_is_free);
+    tcase_add_test(tcase, two_devices_live_side_by_side);
+    tcase_add_test(tcase, the_callers_current_context_stays_as_it_was);
     tcase_add_test(tcase, open_fails_cleanly);
     tcase_add_test(tcase, a_process_has_at_most_64_simulated_devices);
     tcase_add_test(tcase, a_failed_call_leaves_the_device_usable);
