@@ -16,6 +16,7 @@
 #include <spillway/reserve.h>
 #include <spillway/spec.h>
 #include <spillway/stats.h>
+#include <spillway/stream.h>
 #include <spillway/task.h>
 #include <spillway/ticket.h>
 #include <spillway/version.h>

@@ -32,6 +32,7 @@ enum spw__rank {
     SPW__RANK_EXTERNAL,    /* charges for memory of others */
     SPW__RANK_LEDGER,      /* one tier's groups with minima */
     SPW__RANK_SPARES,      /* payloads kept for the next buffers */
+    SPW__RANK_STREAMS,     /* streams that the engine created */
 };
 
 struct spw__mutex {

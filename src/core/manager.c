@@ -229,6 +229,7 @@ static void dismantle(struct spw_manager *manager, bool forced)
     spw_error_info kept;
     spw__error_save(&kept);
     spw__mover_destroy(manager->mover);
+    spw__streams_finish(manager);
     spw__tickets_finish(manager);
     spw__parked_finish(manager);
     spw__raw_finish(&manager->raw);
@@ -326,6 +327,7 @@ static struct spw_manager *new_manager(const spw_options *options, const struct 
     spw__mutex_init(&manager->spares.lock, SPW__RANK_SPARES);
     spw__raw_init(&manager->raw, &manager->meta);
     spw__parked_init(&manager->parked);
+    spw__streams_init(manager);
     for (spw_tier tier = SPW_TIER_DEVICE; tier < SPW__MEMORY_TIERS; tier++) {
         spw__mutex_init(&manager->pressure[tier].lock, SPW__RANK_PUMP);
         spw__hole_init(&manager->holes[tier], manager, tier);
@@ -434,6 +436,8 @@ int spw_manager_destroy(spw_manager *manager)
                          listing.text, live > listing.listed ? ", ..." : "");
     }
     rc = check_raw(manager);
+    if (rc == SPW_OK)
+        rc = spw__streams_check_none(manager);
     if (rc == SPW_OK)
         rc = spw__reclaimers_check_none(manager);
     if (rc == SPW_OK)

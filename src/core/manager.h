@@ -20,6 +20,7 @@
 #include "src/core/raw.h"
 #include "src/core/reclaim.h"
 #include "src/core/reserve.h"
+#include "src/core/stream.h"
 #include "src/core/ticket.h"
 
 #include <spillway/manager.h>
@@ -124,6 +125,7 @@ struct spw_manager {
     struct spw__tickets tickets;
     struct spw__raw raw;
     struct spw__parked parked;
+    struct spw__streams streams;
     struct spw__mutex moves_lock;
     struct spw__move *free_moves; /* guarded by moves_lock: set aside, so that a spill needs no memory */
     struct spw__move *moves;

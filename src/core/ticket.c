@@ -110,7 +110,8 @@ void spw__ticket_give_back(spw_ticket *ticket)
     case SPW__TICKET_VIEW: spw__ticket_map_close(ticket, true); break;
     case SPW__TICKET_RESERVATION: (void)spw_reservation_release(ticket->got.reservation); break;
     case SPW__TICKET_BLOCK: (void)spw_pool_free(ticket->manager, &ticket->got.block, NULL); break;
-    case SPW__TICKET_TURN: break;
+    case SPW__TICKET_TURN:
+    case SPW__TICKET_STREAM: break;
     }
     (void)spw__error_restore(&kept);
 }
@@ -209,6 +210,8 @@ static void step(struct spw__move *move, int status)
         rc = spw__ticket_map_step(ticket, ticket->woken);
     } else if (ticket->kind == SPW__TICKET_TURN) {
         rc = spw__ticket_turn_step(ticket, ticket->woken);
+    } else if (ticket->kind == SPW__TICKET_STREAM) {
+        rc = spw__ticket_stream_step(ticket, ticket->woken);
     } else {
         rc = spw__request_finish(&ticket->request, ticket->woken);
         rc = rc == SPW_OK ? wrap(ticket) : rc;
@@ -304,16 +307,29 @@ spw_ticket *spw__ticket_begin_request(spw_ticket *ticket)
     return ticket;
 }
 
+static void enqueue_change(spw_ticket *ticket, const void *object)
+{
+    ticket->change = (struct spw__waiter){.object = object, .channels = SPW__CHANNEL_OBJECT,
+                                          .completed = change_completed, .deadline_ns = ticket->deadline_ns,
+                                          .cancel = ticket->wait.cancel, .what = SPW__WAIT_MOVE,
+                                          .task = ticket->wait.task};
+    spw__wait_enqueue(&ticket->manager->waits, &ticket->change);
+}
+
+void spw__ticket_await_object(spw_ticket *ticket, const void *object)
+{
+    const uint32_t wakes = ticket->wakes;
+    enqueue_change(ticket, object);
+    spw__ticket_note_enqueued(ticket, &ticket->change, wakes);
+    spw__mover_wake(ticket->manager->mover); /* it keeps the time */
+}
+
 int spw__ticket_await_change(spw_ticket *ticket)
 {
     struct spw__payload *payload = ticket->map.payload;
     struct spw_manager *manager = ticket->manager;
     const uint32_t wakes = ticket->wakes;
-    ticket->change = (struct spw__waiter){.object = payload, .channels = SPW__CHANNEL_OBJECT,
-                                          .completed = change_completed, .deadline_ns = ticket->deadline_ns,
-                                          .cancel = ticket->wait.cancel, .what = SPW__WAIT_MOVE,
-                                          .task = ticket->wait.task};
-    spw__wait_enqueue(&manager->waits, &ticket->change);
+    enqueue_change(ticket, payload);
     spw__mutex_unlock(&payload->lock);
     spw__ticket_note_enqueued(ticket, &ticket->change, wakes);
     spw__mover_wake(manager->mover); /* it keeps the time */

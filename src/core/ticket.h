@@ -30,6 +30,7 @@
 #include "spill/mover.h"
 #include "src/core/map.h"
 #include "src/core/pressure.h"
+#include "src/core/stream.h"
 #include "src/core/task.h"
 
 #include <spillway/ticket.h>
@@ -38,7 +39,7 @@
 #define SPW__TICKET_DEAD UINT64_C(0x7370775f74646561)
 
 enum spw__ticket_kind { SPW__TICKET_BUFFER, SPW__TICKET_VIEW, SPW__TICKET_RESERVATION, SPW__TICKET_BLOCK,
-                        SPW__TICKET_TURN /* brings nothing */ };
+                        SPW__TICKET_TURN, SPW__TICKET_STREAM /* these bring nothing */ };
 
 /* Where a map's ticket is, while it waits or between its steps. */
 enum spw__map_phase {
@@ -75,12 +76,13 @@ struct spw_ticket {
     char tag[32];
     /* Of the step that runs. */
     union {
-        struct spw__request request; /* of what is neither a view nor a turn */
-        struct spw__waiter change;   /* VIEW: for a change of map.payload */
+        struct spw__request request; /* of what asks for memory */
+        struct spw__waiter change;   /* VIEW, STREAM: for a change of map.payload, for stream_end */
         struct spw__turn turn;       /* TURN: in its task's list while it waits */
     };
     struct spw__ticket_map map;
     uint64_t backoff_until_ns; /* TURN */
+    struct spw__stream_end *stream_end; /* STREAM: one reference while it waits */
     int result;
     spw_error_info error;
     union {
@@ -141,6 +143,9 @@ int spw__ticket_start_request(spw_ticket *ticket, struct spw__request *request);
 /* Waits for a change of the map's payload, which is locked; then there is another step. SPW__REQUEST_WAITS. */
 int spw__ticket_await_change(spw_ticket *ticket);
 
+/* Waits for the end of object, which cannot come before this returns; then there is another step. */
+void spw__ticket_await_object(spw_ticket *ticket, const void *object);
+
 /* The call has ended, with the thread's error detail. The ticket is the caller's no more. */
 void spw__ticket_end(spw_ticket *ticket, int rc);
 
@@ -161,6 +166,9 @@ void spw__ticket_wake_locked(spw_ticket *ticket, const struct spw__waiter *waite
 
 /* What a turn's wait ended with: as below. (ticket_turn.c) */
 int spw__ticket_turn_step(spw_ticket *ticket, int woken);
+
+/* What the wait for a stream ended with: as below. (stream.c) */
+int spw__ticket_stream_step(spw_ticket *ticket, int woken);
 
 /* A map's steps: SPW__REQUEST_WAITS or what it ended with. (ticket_map.c) */
 int spw__ticket_map_step(spw_ticket *ticket, int woken);

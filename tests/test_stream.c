@@ -1,0 +1,169 @@
+/* Streams through the API: their life, and waits for what they were given. */
+#include "pool_fixture.h"
+
+static const char *const specs[] = {DEVICE_SPEC, DEVICE_SPEC "; threads=0"};
+
+static spw_stream *must_stream(void)
+{
+    spw_stream *stream = NULL;
+    const int rc = spw_stream_create(manager, &stream);
+    ck_assert_msg(rc == SPW_OK, "%s: %s", spw_error_name(rc), spw_error_detail()->message);
+    ck_assert_ptr_nonnull(stream);
+    return stream;
+}
+
+static void must_end(spw_stream *stream)
+{
+    ck_assert_int_eq(spw_stream_destroy(manager, stream), SPW_OK);
+}
+
+START_TEST(a_manager_with_live_streams_is_busy)
+{
+    open_manager(DEVICE_SPEC);
+    spw_stream *first = must_stream(), *second = must_stream();
+    ck_assert_ptr_ne(first, second);
+    ck_assert_int_eq(spw_manager_destroy(manager), SPW_EBUSY);
+    ck_assert(says("2 streams are live"));
+    must_end(first);
+    ck_assert_int_eq(spw_manager_destroy(manager), SPW_EBUSY);
+    ck_assert(says("1 streams are live"));
+    must_end(second);
+}
+END_TEST
+
+START_TEST(a_forced_destroy_ends_streams)
+{
+    open_manager(DEVICE_SPEC);
+    (void)must_stream();
+    (void)must_stream();
+    spw_manager_destroy_force(manager);
+    manager = NULL;
+}
+END_TEST
+
+START_TEST(a_stream_is_destroyed_once_and_by_its_own_manager)
+{
+    open_manager(DEVICE_SPEC);
+    spw_manager *other = create_with(NULL, DEVICE_SPEC);
+    spw_stream *stream = must_stream(), *kept = must_stream();
+    ck_assert_int_eq(spw_stream_destroy(other, stream), SPW_EBADHANDLE);
+    must_end(stream);
+    ck_assert_int_eq(spw_stream_destroy(manager, stream), SPW_EBADHANDLE);
+    ck_assert(says("destroyed already"));
+    ck_assert_int_eq(spw_stream_destroy(manager, NULL), SPW_OK);
+    ck_assert_int_eq(spw_stream_wait(manager, kept, NULL), SPW_OK);
+    must_end(kept);
+    ck_assert_int_eq(spw_manager_destroy(other), SPW_OK);
+}
+END_TEST
+
+START_TEST(without_a_device_there_are_no_streams)
+{
+    spw_stream *stream = (spw_stream *)&no_task;
+    spw_ticket *ticket = (spw_ticket *)&no_task;
+    open_manager("host=8M");
+    ck_assert_int_eq(spw_stream_create(manager, &stream), SPW_ENOTSUP);
+    ck_assert(says("device=") && says("driver=sim"));
+    ck_assert_ptr_null(stream);
+    ck_assert_int_eq(spw_stream_wait(manager, (spw_stream *)&no_task, NULL), SPW_ENOTSUP);
+    ck_assert_int_eq(spw_stream_wait_start(manager, (spw_stream *)&no_task, NULL, &ticket), SPW_ENOTSUP);
+    ck_assert_ptr_null(ticket);
+    ck_assert_int_eq(spw_stream_destroy(manager, (spw_stream *)&no_task), SPW_ENOTSUP);
+}
+END_TEST
+
+START_TEST(arguments_are_checked)
+{
+    spw_stream *stream;
+    open_manager(DEVICE_SPEC);
+    spw_wait_options wait = {.timeout_ms = 1, .reserved = {1}};
+    ck_assert_int_eq(spw_stream_create(NULL, &stream), SPW_EINVAL);
+    ck_assert_int_eq(spw_stream_create(manager, NULL), SPW_EINVAL);
+    ck_assert_int_eq(spw_stream_wait(manager, NULL, NULL), SPW_EINVAL);
+    ck_assert(says("CU_STREAM_LEGACY"));
+    ck_assert_int_eq(spw_stream_wait_start(manager, NULL, NULL, NULL), SPW_EINVAL);
+    stream = must_stream();
+    ck_assert_int_eq(spw_stream_wait(manager, stream, &wait), SPW_EINVAL);
+    must_end(stream);
+}
+END_TEST
+
+START_TEST(refusals_leave_no_stream)
+{
+    spw_stream *stream;
+    open_manager(DEVICE_SPEC);
+    spw__fault_arm(SPW__FAULT_META_ALLOC, 1, 1, ENOMEM);
+    ck_assert_int_eq(spw_stream_create(manager, &stream), SPW_ENOMETA);
+    spw__fault_arm(SPW__FAULT_THREAD, 1, 1, EAGAIN);
+    ck_assert_int_eq(spw_stream_create(manager, &stream), SPW_EDEVICE);
+    ck_assert_ptr_null(stream);
+    spw__fault_disarm(SPW__FAULT_THREAD);
+    stream = must_stream();
+    for (long nth = 1; nth <= 2; nth++) {
+        spw__fault_arm(SPW__FAULT_META_ALLOC, nth, 1, ENOMEM);
+        ck_assert_int_eq(spw_stream_wait(manager, stream, NULL), SPW_ENOMETA);
+    }
+    spw__fault_disarm(SPW__FAULT_META_ALLOC);
+    must_end(stream);
+}
+END_TEST
+
+/* Work for the stream, and that it is done after a wait. */
+START_TEST(a_wait_ends_when_the_stream_has_done_its_work)
+{
+    static unsigned char in[MIB], out[MIB];
+    open_manager(specs[_i]);
+    spw_stream *stream = must_stream();
+    const spw_block block = must_raw(SPW_DEVICE, MIB);
+    const uint64_t address = (uint64_t)(uintptr_t)block.ptr;
+    for (unsigned round = 0; round < 4; round++) {
+        spw_ticket *ticket = NULL;
+        fill(in, MIB, round);
+        ck_assert_int_eq(spw__device_copy_to(manager->device, stream, address, in, MIB), SPW_OK);
+        ck_assert_int_eq(spw__device_copy_from(manager->device, stream, out, address, MIB), SPW_OK);
+        if (round % 2) {
+            ck_assert_int_eq(spw_stream_wait_start(manager, stream, NULL, &ticket), SPW_OK);
+            ck_assert_int_eq(spw_ticket_wait(ticket, NULL), SPW_OK);
+            ck_assert_int_eq(spw_ticket_destroy(ticket), SPW_OK);
+        } else {
+            ck_assert_int_eq(spw_stream_wait(manager, stream, NULL), SPW_OK);
+        }
+        ck_assert(has_content(out, MIB, round));
+    }
+    must_free(block);
+    must_end(stream);
+}
+END_TEST
+
+START_TEST(a_broken_device_ends_waits_with_its_error)
+{
+    open_manager(specs[_i]);
+    spw_stream *stream = must_stream();
+    spw_ticket *ticket = NULL;
+    spw__fault_arm(SPW__FAULT_DEVICE_EVENT, 1, 0, ENOTRECOVERABLE);
+    ck_assert_int_eq(spw_stream_wait(manager, stream, NULL), SPW_EDEVICE);
+    ck_assert(says("CUDA_ERROR"));
+    spw__fault_disarm(SPW__FAULT_DEVICE_EVENT);
+    const int rc = spw_stream_wait_start(manager, stream, NULL, &ticket);
+    ck_assert_int_eq(rc == SPW_OK ? spw_ticket_wait(ticket, NULL) : rc, SPW_EDEVICE);
+    ck_assert_int_eq(spw_ticket_destroy(ticket), SPW_OK);
+    ck_assert_int_eq(spw_stream_destroy(manager, stream), SPW_EDEVICE);
+    ck_assert_int_eq(spw_stream_destroy(manager, stream), SPW_EBADHANDLE);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("stream");
+    TCase *tcase = new_case("life", suite);
+    tcase_add_test(tcase, a_manager_with_live_streams_is_busy);
+    tcase_add_test(tcase, a_forced_destroy_ends_streams);
+    tcase_add_test(tcase, a_stream_is_destroyed_once_and_by_its_own_manager);
+    tcase_add_test(tcase, without_a_device_there_are_no_streams);
+    tcase_add_test(tcase, arguments_are_checked);
+    tcase_add_test(tcase, refusals_leave_no_stream);
+    tcase = new_case("wait", suite);
+    tcase_add_loop_test(tcase, a_wait_ends_when_the_stream_has_done_its_work, 0, 2);
+    tcase_add_loop_test(tcase, a_broken_device_ends_waits_with_its_error, 0, 2);
+    return run_suite(suite);
+}
