@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "pool/base/error.h"
+#include "pool/base/fault.h"
 #include "pool/base/thread.h"
 #include "pool/base/units.h"
 #include "spill/transfer.h"
@@ -49,12 +50,12 @@ static void take_inbox(struct spw__mover *mover)
     }
 }
 
-static void count_edge(struct spw__mover *mover, const struct spw__move *move)
+void spw__mover_count_copy(struct spw__mover *mover, spw_tier from, spw_tier to, uint64_t bytes, uint64_t started_ns)
 {
-    const unsigned edge = SPW__MOVER_EDGES + 3 * ((unsigned)move->from.tier * SPW_TIER_COUNT + (unsigned)move->to.tier);
+    const unsigned edge = SPW__MOVER_EDGES + 3 * ((unsigned)from * SPW_TIER_COUNT + (unsigned)to);
     count(mover, edge, 1);
-    count(mover, edge + 1, move->bytes);
-    count(mover, edge + 2, spw__clock_now_ns(mover->config.clock) - move->started_ns);
+    count(mover, edge + 1, bytes);
+    count(mover, edge + 2, spw__clock_now_ns(mover->config.clock) - started_ns);
 }
 
 /* Puts the failure of a move, in words, into the thread's error detail for the owner's done. */
@@ -100,7 +101,7 @@ static void finish(struct spw__mover *mover, struct spw__move *move)
         count(mover, SPW__MOVER_CORRUPT, 1);
     if (status == SPW_OK && move->bytes) {
         move->sum = move->to.tier == SPW_TIER_DISK ? move->found_sum : move->sum;
-        count_edge(mover, move);
+        spw__mover_count_copy(mover, move->from.tier, move->to.tier, move->bytes, move->started_ns);
     } else if (status != SPW_OK) {
         describe(mover, move, status);
         if (move->to.tier == SPW_TIER_DISK && move->to.extent.bytes)
@@ -127,7 +128,7 @@ static int start(struct spw__mover *mover, struct spw__move *move)
         return spw__fail(SPW_ECANCELED, "a move of %llu bytes was called off before it started",
                          (unsigned long long)move->bytes);
     /* Only a copy that begins on the device can be ordered there; everything else waits here. */
-    if (move->use && (move->bytes == 0 || move->from.tier != SPW_TIER_DEVICE)) {
+    if (move->use && (move->bytes == 0 || move->from.tier != SPW_TIER_DEVICE) && !spw__fault(SPW__FAULT_SKIP_USE_WAIT)) {
         const int rc = spw__device_event_query(mover->config.device, move->use->event);
         if (rc != SPW_OK)
             return rc;
@@ -419,6 +420,11 @@ void spw__mover_destroy(struct spw__mover *mover)
 bool spw__mover_busy(const struct spw__mover *mover)
 {
     return atomic_load(&mover->under_way) != 0;
+}
+
+spw__stream spw__mover_copy_stream(const struct spw__mover *mover, bool to_device)
+{
+    return to_device ? mover->to_device : mover->from_device;
 }
 
 bool spw__mover_io_is_uring(const struct spw__mover *mover)

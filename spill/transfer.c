@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "pool/base/error.h"
+#include "pool/base/fault.h"
 #include "pool/base/units.h"
 #include "spill/copy.h"
 #include "spill/integrity.h"
@@ -133,27 +134,42 @@ static void start_io(struct spw__unit *unit, void *data)
         fail_unit(unit, SPW_EIO, EIO, "the transfer could not be submitted");
 }
 
-/* Enqueues a copy of the unit's part of the move that begins or ends on the device; memory is the CPU's side of it,
- * NULL for a copy within the device. */
+/* Enqueues a copy that begins or ends on the device, after the use; memory is the CPU's side of it, NULL for a copy
+ * within the device. */
+static int enqueue_copy(struct spw__mover *mover, bool to_device, uint64_t to, uint64_t from, void *memory,
+                        uint64_t bytes, const struct spw__use *after)
+{
+    struct spw__device *device = mover->config.device;
+    const spw__stream stream = spw__mover_copy_stream(mover, to_device);
+    const bool ordered = after && !spw__fault(SPW__FAULT_SKIP_COPY_ORDER);
+    const int rc = ordered ? spw__device_event_order(device, stream, after->event) : SPW_OK;
+    if (rc != SPW_OK)
+        return rc;
+    if (!memory)
+        return spw__device_copy_within(device, stream, to, from, bytes);
+    return to_device ? spw__device_copy_to(device, stream, to, memory, bytes)
+                     : spw__device_copy_from(device, stream, memory, from, bytes);
+}
+
+int spw__mover_enqueue(struct spw__mover *mover, const struct spw__end *from, const struct spw__end *to, uint64_t bytes,
+                       const struct spw__use *after)
+{
+    const bool to_device = to->tier == SPW_TIER_DEVICE;
+    const struct spw__end *other = to_device ? from : to;
+    return enqueue_copy(mover, to_device, to->address, from->address, on_cpu(other) ? cpu(other->address) : NULL, bytes,
+                        after);
+}
+
+/* Enqueues the unit's part of its move; memory as above. */
 static void start_device_copy(struct spw__unit *unit, enum spw__phase phase, bool to_device, void *memory)
 {
     struct spw__mover *mover = unit->mover;
-    struct spw__device *device = mover->config.device;
-    const spw__stream stream = to_device ? mover->to_device : mover->from_device;
-    const uint64_t from = unit->move->from.address + unit->offset;
-    const uint64_t to = unit->move->to.address + unit->offset;
+    const struct spw__move *move = unit->move;
     struct spw__event *event = NULL;
-    int rc = SPW_OK;
-    if (unit->move->use)
-        rc = spw__device_event_order(device, stream, unit->move->use->event);
-    if (rc == SPW_OK && !memory)
-        rc = spw__device_copy_within(device, stream, to, from, unit->bytes);
-    else if (rc == SPW_OK && to_device)
-        rc = spw__device_copy_to(device, stream, to, memory, unit->bytes);
-    else if (rc == SPW_OK)
-        rc = spw__device_copy_from(device, stream, memory, from, unit->bytes);
+    int rc = enqueue_copy(mover, to_device, move->to.address + unit->offset, move->from.address + unit->offset, memory,
+                          unit->bytes, move->use);
     if (rc == SPW_OK)
-        rc = spw__device_event_record(device, stream, &event);
+        rc = spw__device_event_record(mover->config.device, spw__mover_copy_stream(mover, to_device), &event);
     if (rc == SPW_OK)
         set_phase(unit, phase, event);
     else

@@ -163,6 +163,8 @@ static void free_piece(struct spw__piece *piece)
         spw__core_count(manager, SPW__CORE_RELEASE_BYTES + piece->mem.tier, piece->mem.bytes);
         spw__tier_free(spw__tier_of(manager, (spw_tier)piece->mem.tier), &piece->mem);
     }
+    if (spw__block_is(&piece->from)) /* stranded, when a forced destroy took its views away */
+        spw__tier_free(spw__tier_of(manager, (spw_tier)piece->from.tier), &piece->from);
     if (piece->disk.bytes)
         spw__store_free(manager->store, &piece->disk);
     piece->disk = (struct spw__extent){.bytes = 0};

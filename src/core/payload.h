@@ -6,6 +6,7 @@
  *     IDLE, mem + disk --evict_start (drop)--------------------> IDLE, disk only
  *     SPILLING         --cancelled, failed, or mapped meanwhile: evict_done--> IDLE, mem as before
  *     IDLE             --start_moves--> FETCHING --fetch_done--> IDLE, mem at the place asked for
+ *     IDLE             --spw__arrive_locked--> ARRIVING --arrived--> IDLE, the same with copies enqueued: see arrive.h
  *     IDLE, disk only  --fetch_done(SPW_ECORRUPT)--> lost: the error sticks
  *     IDLE, not in use --its group is cancelled: spw__payload_purge--> IDLE, nothing
  *
@@ -36,13 +37,17 @@ struct spw_manager;
 struct spw__fetch;
 struct spw__hole;
 
-enum spw__piece_state { SPW__PIECE_IDLE, SPW__PIECE_SPILLING, SPW__PIECE_FETCHING };
+enum spw__piece_state { SPW__PIECE_IDLE, SPW__PIECE_SPILLING, SPW__PIECE_FETCHING, SPW__PIECE_ARRIVING,
+                        SPW__PIECE_STRANDED };
 
 struct spw__piece {
     struct spw__item item; /* first: spill/ hands items back; guarded by its queue's lock */
     struct spw__payload *payload; /* constant */
     struct spw__block mem; /* where its owner is noted, under the pool's lock, is what a search for a hole sees of it */
-    struct spw__block to; /* while moving to memory: where to */
+    union {
+        struct spw__block to;   /* while moving to memory: where to */
+        struct spw__block from; /* ARRIVING and STRANDED: where mem was, and the content is */
+    };
     struct spw__extent disk;
     uint64_t sum; /* of the disk copy */
     uint64_t written_ns; /* when that was written */

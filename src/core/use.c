@@ -3,6 +3,8 @@
 #include "src/core/use.h"
 
 #include "pool/base/error.h"
+#include "pool/base/fault.h"
+#include "src/core/arrive.h"
 #include "src/core/group.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
@@ -24,7 +26,8 @@ void spw__use_unref(struct spw_manager *manager, struct spw__use *use)
 
 bool spw__use_pending(struct spw_manager *manager, const struct spw__use *use)
 {
-    return use && spw__device_event_query(manager->device, use->event) == SPW_EAGAIN;
+    return use && !spw__fault(SPW__FAULT_SKIP_USE_WAIT) &&
+           spw__device_event_query(manager->device, use->event) == SPW_EAGAIN;
 }
 
 int spw__use_create(struct spw_manager *manager, void *stream, struct spw__use **out)
@@ -109,7 +112,9 @@ int spw__use_look_locked(struct spw__payload *payload, void *stream)
 {
     struct spw_manager *manager = payload->manager;
     if (stream)
-        return payload->last_use ? spw__device_event_order(manager->device, stream, payload->last_use->event) : SPW_OK;
+        return payload->last_use && !spw__fault(SPW__FAULT_SKIP_STREAM_ORDER)
+                   ? spw__device_event_order(manager->device, stream, payload->last_use->event)
+                   : SPW_OK;
     while (spw__use_pending(manager, payload->last_use)) {
         struct spw__move *watch = spw__use_watch_locked(payload);
         if (watch) {
@@ -120,7 +125,7 @@ int spw__use_look_locked(struct spw__payload *payload, void *stream)
         if (payload->watched) /* else it was over before we could wait */
             return SPW_EAGAIN;
     }
-    return SPW_OK;
+    return spw__arrival_look_locked(payload); /* the use that has ended may have been a copy that failed */
 }
 
 int spw__use_order(struct spw__payload *payload, void *stream, const spw_wait_options *wait)
