@@ -4,52 +4,53 @@
 
 #include "pool_fixture.h"
 
-#include "pool/device/sim.h"
+#include <semaphore.h>
 
 /* A stream of the simulated device that stands still until it is let go. */
 struct gate {
     spw_stream *stream;
-    struct spw__sim_mark *mark;
+    sem_t *open; /* the stream's work waits for it */
 };
 
 static inline struct gate open_gate(void)
 {
-    spw_stream *stream = NULL;
-    const int rc = spw_stream_create(manager, &stream);
+    struct gate gate = {.open = malloc(sizeof *gate.open)};
+    ck_assert_ptr_nonnull(gate.open);
+    ck_assert_int_eq(sem_init(gate.open, 0, 0), 0);
+    const int rc = spw_stream_create(manager, &gate.stream);
     ck_assert_msg(rc == SPW_OK, "%s: %s", spw_error_name(rc), spw_error_detail()->message);
-    return (struct gate){.stream = stream};
+    return gate;
+}
+
+static inline void stand_still(void *open)
+{
+    while (sem_wait(open) != 0) {
+    }
 }
 
 /* Enqueues work that is not done until let_go. */
 static inline void hold(struct gate *gate)
 {
-    struct CUstream_st *stream = (void *)gate->stream;
-    struct spw__sim_op *op = calloc(1, sizeof *op);
-    gate->mark = calloc(1, sizeof *gate->mark);
-    ck_assert(op && gate->mark);
-    gate->mark->refs = 1;
-    op->kind = SPW__SIM_WAIT;
-    op->mark = gate->mark;
-    spw__mutex_lock(&stream->sim->lock);
-    *stream->tail = op;
-    stream->tail = &op->next;
-    stream->enqueued++;
-    spw__cond_signal(&stream->work);
-    spw__mutex_unlock(&stream->sim->lock);
+    const int rc = spw_device_launch(manager, gate->stream, stand_still, gate->open);
+    ck_assert_msg(rc == SPW_OK, "%s: %s", spw_error_name(rc), spw_error_detail()->message);
 }
 
 static inline void let_go(struct gate *gate)
 {
-    struct CUstream_st *stream = (void *)gate->stream;
-    spw__mutex_lock(&stream->sim->lock);
-    gate->mark->done = true;
-    spw__cond_broadcast(&stream->sim->progress);
-    spw__mutex_unlock(&stream->sim->lock);
+    ck_assert_int_eq(sem_post(gate->open), 0);
+}
+
+static inline int end_gate(struct gate *gate)
+{
+    const int rc = spw_stream_destroy(manager, gate->stream);
+    ck_assert_int_eq(sem_destroy(gate->open), 0);
+    free(gate->open);
+    return rc;
 }
 
 static inline void close_gate(struct gate *gate)
 {
-    ck_assert_int_eq(spw_stream_destroy(manager, gate->stream), SPW_OK);
+    ck_assert_int_eq(end_gate(gate), SPW_OK);
 }
 
 static inline spw_map_options on_stream(spw_stream *stream, int64_t timeout_ms)

@@ -219,6 +219,7 @@ START_TEST(a_forced_destroy_outlives_what_arrives)
     let_go(&way.gate);
     spw_manager_destroy_force(manager);
     manager = NULL;
+    free(way.gate.open);
 }
 END_TEST
 
@@ -289,7 +290,7 @@ static void break_device(void)
 static void finish_broken(void)
 {
     must_release(way.buffer);
-    (void)spw_stream_destroy(manager, way.gate.stream);
+    (void)end_gate(&way.gate);
     (void)spw_stream_destroy(manager, way.stream);
     close_manager();
 }
