@@ -39,9 +39,9 @@ SPW_API SPW_MUST_CHECK int spw_stream_create(spw_manager *manager, spw_stream **
 SPW_API int spw_stream_destroy(spw_manager *manager, spw_stream *stream);
 
 /* Waits until the stream has done all that it was given so far. Blocks until then or the deadline, as any wait: with
- * its task, and ended by its token. wait NULL means the defaults; a timeout of 0 only looks. Errors: SPW_ETIMEDOUT,
- * SPW_ECANCELED, SPW_ESHUTDOWN, SPW_EDEVICE (what it was given failed, or the device is lost), SPW_ENOMETA. Since 0.1.
- */
+ * its task, and ended by its token. wait NULL means the defaults. A timeout of 0 looks once, and may not see what has
+ * only just been done: to look again and again, poll a ticket. Errors: SPW_ETIMEDOUT, SPW_ECANCELED, SPW_ESHUTDOWN,
+ * SPW_EDEVICE (what it was given failed, or the device is lost), SPW_ENOMETA. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_stream_wait(spw_manager *manager, spw_stream *stream, const spw_wait_options *wait);
 
 /* Starts spw_stream_wait: the ticket ends when the stream has done what it was given before the start, and brings
