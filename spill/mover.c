@@ -128,7 +128,8 @@ static int start(struct spw__mover *mover, struct spw__move *move)
         return spw__fail(SPW_ECANCELED, "a move of %llu bytes was called off before it started",
                          (unsigned long long)move->bytes);
     /* Only a copy that begins on the device can be ordered there; everything else waits here. */
-    if (move->use && (move->bytes == 0 || move->from.tier != SPW_TIER_DEVICE) && !spw__fault(SPW__FAULT_SKIP_USE_WAIT)) {
+    const bool waits = move->use && (move->bytes == 0 || move->from.tier != SPW_TIER_DEVICE);
+    if (waits && !spw__fault(SPW__FAULT_SKIP_USE_WAIT)) {
         const int rc = spw__device_event_query(mover->config.device, move->use->event);
         if (rc != SPW_OK)
             return rc;

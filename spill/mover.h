@@ -141,8 +141,8 @@ bool spw__mover_drive(struct spw__mover *mover, int64_t timeout_ns);
 bool spw__mover_busy(const struct spw__mover *mover);
 
 /* Enqueues a copy between the device and another memory tier, or within the device, on a copy stream of the mover's,
- * after the use (NULL: none), and returns: for who orders what comes next by an event of that stream. Copies of pageable
- * memory the driver may make at once. SPW_EDEVICE: it was not enqueued. Any thread. */
+ * after the use (NULL: none), and returns: for who orders what comes next by an event of that stream. The driver may
+ * make copies of pageable memory at once. SPW_EDEVICE: it was not enqueued. Any thread. */
 int spw__mover_enqueue(struct spw__mover *mover, const struct spw__end *from, const struct spw__end *to, uint64_t bytes,
                        const struct spw__use *after);
 /* The stream of the copies that end on the device, or of those that leave it. */
