@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "pool/base/error.h"
-#include "pool/base/fault.h"
 #include "pool/base/thread.h"
 #include "pool/base/units.h"
 #include "spill/transfer.h"
@@ -128,8 +127,7 @@ static int start(struct spw__mover *mover, struct spw__move *move)
         return spw__fail(SPW_ECANCELED, "a move of %llu bytes was called off before it started",
                          (unsigned long long)move->bytes);
     /* Only a copy that begins on the device can be ordered there; everything else waits here. */
-    const bool waits = move->use && (move->bytes == 0 || move->from.tier != SPW_TIER_DEVICE);
-    if (waits && !spw__fault(SPW__FAULT_SKIP_USE_WAIT)) {
+    if (move->use && (move->bytes == 0 || move->from.tier != SPW_TIER_DEVICE)) {
         const int rc = spw__device_event_query(mover->config.device, move->use->event);
         if (rc != SPW_OK)
             return rc;

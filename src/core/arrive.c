@@ -3,6 +3,7 @@
 #include "src/core/arrive.h"
 
 #include "pool/base/error.h"
+#include "pool/base/fault.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
 #include "src/core/use.h"
@@ -160,7 +161,7 @@ int spw__arrive_locked(struct spw__payload *payload, struct spw__group *group, b
                                      .started_ns = spw__clock_now_ns(manager->env.clock)};
     int rc = SPW_OK;
     if (discard) {
-        use = spw__use_ref(payload->last_use); /* the old place is in use until then, and nothing else is awaited */
+        use = payload->last_use; /* the old place is in use until then, and nothing else is awaited */
     } else {
         set_states_locked(payload, SPW__PIECE_FETCHING);
         spw__mutex_unlock(&payload->lock);
@@ -174,10 +175,12 @@ int spw__arrive_locked(struct spw__payload *payload, struct spw__group *group, b
     }
     publish_locked(payload, group);
     spw__payload_ref(payload);
-    arrival->watch = (struct spw__move){.use = use, .done = arrived, .arg = arrival};
+    arrival->watch = (struct spw__move){.done = arrived, .arg = arrival};
+    if (!spw__fault(SPW__FAULT_SKIP_FREE_WAIT))
+        arrival->watch.use = spw__use_ref(use);
     if (!discard) {
         spw__use_unref(manager, payload->last_use);
-        payload->last_use = spw__use_ref(use);
+        payload->last_use = use;
     }
     spw__mover_submit(manager->mover, &arrival->watch);
     return SPW_OK;

@@ -208,7 +208,7 @@ static int set_out_locked(struct spw__fetch *fetch)
     int rc = cut_destination_locked(fetch);
     if (rc != SPW_OK)
         return rc;
-    if (fetch->discard && !spw__use_pending(payload->manager, payload->last_use)) {
+    if (fetch->discard && !spw__use_holds(payload->manager, payload->last_use)) {
         discard_locked(fetch);
         return SPW_OK;
     }

@@ -197,7 +197,7 @@ static void after_last_use(struct spw__move *move, int status)
 /* Frees at once, or once the last use on a stream has completed: memory counts as free only then. */
 static void free_when_unused(struct spw__payload *payload)
 {
-    if (spw__use_pending(payload->manager, payload->last_use))
+    if (spw__use_holds(payload->manager, payload->last_use))
         spw__use_when_over(payload, after_last_use);
     else
         free_payload(payload);
@@ -215,7 +215,7 @@ void spw__payload_purge(struct spw__payload *payload)
     struct spw__move *watch = NULL;
     spw__mutex_lock(&payload->lock);
     const bool due = payload->cancelled && payload->views.n == 0 && !payload->fetch;
-    const bool used = due && spw__use_pending(manager, payload->last_use);
+    const bool used = due && spw__use_holds(manager, payload->last_use);
     if (used)
         watch = spw__use_watch_locked(payload);
     for (uint32_t i = 0; due && !used && i < payload->n_pieces; i++)

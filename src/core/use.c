@@ -26,8 +26,12 @@ void spw__use_unref(struct spw_manager *manager, struct spw__use *use)
 
 bool spw__use_pending(struct spw_manager *manager, const struct spw__use *use)
 {
-    return use && !spw__fault(SPW__FAULT_SKIP_USE_WAIT) &&
-           spw__device_event_query(manager->device, use->event) == SPW_EAGAIN;
+    return use && spw__device_event_query(manager->device, use->event) == SPW_EAGAIN;
+}
+
+bool spw__use_holds(struct spw_manager *manager, const struct spw__use *use)
+{
+    return spw__use_pending(manager, use) && !spw__fault(SPW__FAULT_SKIP_FREE_WAIT);
 }
 
 int spw__use_create(struct spw_manager *manager, void *stream, struct spw__use **out)
