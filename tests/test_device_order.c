@@ -4,11 +4,12 @@
  * missing wait that was put there catches one that nobody put there.
  *
  * usage: test_device_order [SEEDS [FIRST]]. Without arguments 4 seeds; a failure prints its seed. Everything is driven
- * by one thread (threads=0), so that a seed plays much the same each time, and by the mover's own.
+ * by one thread (threads=0), so that a seed plays much the same each time, by the mover's own, and by several players at
+ * once.
  */
 #include "tests/seeded_fixture.h"
 
-enum { STREAMS = 3, SLOTS = 10, STEPS = 240, CAUGHT_WITHIN = 20, LARGEST = 32 * 1024, UNSEALED_MAX = 2 };
+enum { PLAYERS = 3, STREAMS = 3, SLOTS = 10, STEPS = 240, CAUGHT_WITHIN = 20, LARGEST = 32 * 1024, UNSEALED_MAX = 2 };
 
 static const char *const specs[] = {
     "device=192K; pinned=192K; host=256K; piece=16K; staging=16K; disk=%s:8M; driver=sim; threads=0",
@@ -27,7 +28,7 @@ struct work {
     unsigned content;
 };
 
-static struct player {
+struct player {
     uint64_t state; /* of the random numbers */
     spw_stream *streams[STREAMS];
     struct slot {
@@ -36,12 +37,14 @@ static struct player {
         bool sealed;
     } slots[SLOTS];
     struct work *given;
-    unsigned contents; /* so far */
+    unsigned contents; /* the last that was written; no two players write the same */
     int error;         /* the first that a call gave */
     char message[800];
-} player;
+};
+static _Thread_local struct player player;
 
 static _Atomic unsigned wrong; /* atomic: checks that found other bytes than those written */
+static _Atomic int failed;     /* atomic: an error that a call gave */
 
 static unsigned random_below(unsigned n)
 {
@@ -53,6 +56,7 @@ static bool went_well(int rc)
 {
     if (rc != SPW_OK && player.error == SPW_OK) {
         player.error = rc;
+        atomic_store(&failed, rc);
         (void)snprintf(player.message, sizeof player.message, "%s: %s", spw_error_name(rc),
                        spw_error_detail()->message);
     }
@@ -181,22 +185,12 @@ static void step(void)
         MUST(spw_progress(manager, 0) >= 0);
 }
 
-/* Plays one seed; with skipped, that order is taken away. */
-static enum verdict play(unsigned seed, const char *spec, const enum spw__fault_point *skipped)
+static void play_steps(uint64_t state)
 {
-    char text[32];
-    seed_now = seed;
-    spec_now = spec;
-    player = (struct player){.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1};
-    atomic_store(&wrong, 0);
-    (void)snprintf(text, sizeof text, "%u", seed);
-    MUST(setenv("SPILLWAY_SIM_SEED", text, 1) == 0);
-    make_folder();
-    open_manager(spec);
+    player = (struct player){.state = state * UINT64_C(0x9e3779b97f4a7c15) + 1,
+                             .contents = (unsigned)(state % PLAYERS) << 24};
     for (unsigned i = 0; i < STREAMS; i++)
         MUST(spw_stream_create(manager, &player.streams[i]) == SPW_OK);
-    if (skipped)
-        spw__fault_arm(*skipped, 1, 0, EINTR);
     for (unsigned i = 0; i < STEPS && player.error == SPW_OK; i++)
         step();
     for (unsigned i = 0; i < SLOTS; i++)
@@ -211,11 +205,40 @@ static enum verdict play(unsigned seed, const char *spec, const enum spw__fault_
         player.given = work->next;
         free(work);
     }
-    if (skipped)
-        spw__fault_disarm(*skipped);
+    if (player.error != SPW_OK)
+        (void)fprintf(stderr, "seed %u, \"%s\": %s\n", seed_now, spec_now, player.message);
+}
+
+static void begin(unsigned seed, const char *spec)
+{
+    char text[32];
+    seed_now = seed;
+    spec_now = spec;
+    atomic_store(&wrong, 0);
+    atomic_store(&failed, SPW_OK);
+    (void)snprintf(text, sizeof text, "%u", seed);
+    MUST(setenv("SPILLWAY_SIM_SEED", text, 1) == 0);
+    make_folder();
+    open_manager(spec);
+}
+
+static enum verdict end(void)
+{
     close_manager();
     remove_folder();
-    return atomic_load(&wrong) ? WRONG_BYTES : player.error != SPW_OK ? ERROR_DETECTED : RIGHT;
+    return atomic_load(&wrong) ? WRONG_BYTES : atomic_load(&failed) != SPW_OK ? ERROR_DETECTED : RIGHT;
+}
+
+/* Plays one seed; with skipped, that order is taken away. */
+static enum verdict play(unsigned seed, const char *spec, const enum spw__fault_point *skipped)
+{
+    begin(seed, spec);
+    if (skipped)
+        spw__fault_arm(*skipped, 1, 0, EINTR);
+    play_steps(seed);
+    if (skipped)
+        spw__fault_disarm(*skipped);
+    return end();
 }
 
 /* Loop index: seed and specification. */
@@ -224,8 +247,30 @@ START_TEST(every_byte_is_right)
     const unsigned seed = (unsigned)_i / SPECS + 1;
     const char *spec = specs[_i % SPECS];
     const enum verdict verdict = play(seed, spec, NULL);
-    ck_assert_msg(verdict == RIGHT, "seed %u, \"%s\": %u checks found wrong bytes; %s", seed, spec, atomic_load(&wrong),
-                  player.error == SPW_OK ? "no error" : player.message);
+    ck_assert_msg(verdict == RIGHT, "seed %u, \"%s\": %u checks found wrong bytes; error: %s", seed, spec,
+                  atomic_load(&wrong), spw_error_name(atomic_load(&failed)));
+}
+END_TEST
+
+static void *play_beside_others(void *seed)
+{
+    play_steps((uintptr_t)seed);
+    return NULL;
+}
+
+/* Loop index: seed. */
+START_TEST(every_byte_is_right_with_several_players)
+{
+    const unsigned seed = (unsigned)_i + 1;
+    pthread_t threads[PLAYERS];
+    begin(seed, "device=576K; pinned=576K; host=768K; piece=16K; staging=32K; disk=%s:24M; driver=sim");
+    for (unsigned i = 0; i < PLAYERS; i++)
+        threads[i] = must_start(play_beside_others, (void *)(uintptr_t)(seed * PLAYERS + i));
+    for (unsigned i = 0; i < PLAYERS; i++)
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+    const enum verdict verdict = end();
+    ck_assert_msg(verdict == RIGHT, "seed %u: %u checks found wrong bytes; error: %s", seed, atomic_load(&wrong),
+                  spw_error_name(atomic_load(&failed)));
 }
 END_TEST
 
@@ -262,6 +307,7 @@ int main(int argc, char **argv)
     TCase *tcase = tcase_create("order");
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, every_byte_is_right, (first - 1) * SPECS, (first - 1 + seeds) * SPECS);
+    tcase_add_loop_test(tcase, every_byte_is_right_with_several_players, first - 1, first - 1 + seeds);
     tcase_add_loop_test(tcase, a_missing_wait_is_caught_within_20_seeds, 0, ORDERS);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
