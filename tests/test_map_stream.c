@@ -306,12 +306,21 @@ START_TEST(after_a_device_error_the_bytes_are_where_they_came_from)
 }
 END_TEST
 
+static bool arrives(void)
+{
+    struct spw__payload *payload = way.buffer->payload;
+    spw__mutex_lock(&payload->lock);
+    const bool arrives = payload->pieces[0].state == SPW__PIECE_ARRIVING;
+    spw__mutex_unlock(&payload->lock);
+    return arrives;
+}
+
 START_TEST(a_view_of_what_never_arrived_stays_until_it_is_closed)
 {
     spw_view view;
     set_out(_i, SPW_MAP_READ);
     break_device();
-    for (unsigned i = 0; i < 200000 && way.buffer->payload->pieces[0].state == SPW__PIECE_ARRIVING; i++) {
+    for (unsigned i = 0; i < 200000 && arrives(); i++) {
         ck_assert_int_ge(spw_progress(manager, 1000), 0);
         (void)sched_yield();
     }
