@@ -45,6 +45,7 @@ double clock_cost_ns(void);
 double quantile(double *values, size_t n, double fraction);
 
 /* A line of text: the processor, how many, and the system. */
+void machine_line(char *line, size_t size);
 void print_machine(void);
 
 /* malloc and free, after warm_up pairs. chunks means are taken, and single pairs timed. 0, or -1: memory ran out. */

@@ -89,16 +89,24 @@ double clock_cost_ns(void)
     return quantile(costs, READS, 0.5);
 }
 
-void print_machine(void)
+void machine_line(char *line, size_t size)
 {
     struct utsname host;
-    char cpu[128] = "unknown processor", line[256];
+    char cpu[128] = "unknown processor", text[256];
     FILE *info = fopen("/proc/cpuinfo", "r");
-    while (info && fgets(line, sizeof line, info))
-        if (sscanf(line, "model name : %127[^\n]", cpu) == 1)
+    while (info && fgets(text, sizeof text, info))
+        if (sscanf(text, "model name : %127[^\n]", cpu) == 1)
             break;
     if (info)
         (void)fclose(info);
     (void)uname(&host);
-    printf("%s, %ld processors, %s %s\n", cpu, sysconf(_SC_NPROCESSORS_ONLN), host.sysname, host.release);
+    (void)snprintf(line, size, "%s, %ld processors, %s %s", cpu, sysconf(_SC_NPROCESSORS_ONLN), host.sysname,
+                   host.release);
+}
+
+void print_machine(void)
+{
+    char line[320];
+    machine_line(line, sizeof line);
+    puts(line);
 }

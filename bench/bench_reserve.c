@@ -14,6 +14,8 @@ struct result {
     struct figure by_depth[DEPTH_MAX + 1]; /* from 0: no group */
     struct figure by_threads[THREADS_MAX];
     double waiters_ns[SCALES]; /* of 100 times 10 to the power of the index */
+    double victims_ns[SCALES + 1], beside_ns[SCALES + 1]; /* of none, of 1000 or 100 times 10 to the power of the
+                                                             index, less one */
     unsigned n_scales;
     struct figure admit, admit_seal, map, map_turns, map_unsealed;
     struct figure malloc_free, lock, add;
@@ -67,6 +69,12 @@ static void measure(struct result *r, const struct plan *plan, const struct plan
         r->by_threads[i] = reserve_release_threads(threads_plan, i + 1);
     for (unsigned i = 0; i < r->n_scales; i++, n *= 10)
         r->waiters_ns[i] = waiter_served(n);
+    r->victims_ns[0] = victim_sought(0);
+    r->beside_ns[0] = waiter_beside(0);
+    for (unsigned i = 0, others = 100; i < r->n_scales; i++, others *= 10) {
+        r->victims_ns[i + 1] = victim_sought(10 * others);
+        r->beside_ns[i + 1] = waiter_beside(others);
+    }
     r->add = add_sub(plan);
     r->lock = lock_unlock(plan);
     r->malloc_free = malloc_free(plan);
@@ -80,6 +88,15 @@ static void measure(struct result *r, const struct plan *plan, const struct plan
 static void json_figure(const char *key, const struct figure *figure, const char *end)
 {
     printf("\"%s\":%.1f,\"%s_spread\":[%.1f,%.1f]%s", key, figure->median, key, figure->low, figure->high, end);
+}
+
+/* Of none, and then of ten to the power of first and up. */
+static void json_curve(const char *key, const double *ns, unsigned first, unsigned n)
+{
+    printf("\"%s\":{\"0\":%.1f", key, ns[0]);
+    for (unsigned i = 0; i < n; i++)
+        printf(",\"1e%u\":%.1f", first + i, ns[i + 1]);
+    printf("},");
 }
 
 static void print_json(const struct result *r)
@@ -101,6 +118,8 @@ static void print_json(const struct result *r)
     printf("\"waiters\":{");
     for (unsigned i = 0; i < r->n_scales; i++)
         printf("\"1e%u\":%.1f%s", i + 2, r->waiters_ns[i], i + 1 < r->n_scales ? "," : "},");
+    json_curve("victims_by_group", r->victims_ns, 3, r->n_scales);
+    json_curve("waiters_by_group", r->beside_ns, 2, r->n_scales);
     printf("\"baseline\":{");
     json_figure("malloc_free_ns", &r->malloc_free, ",");
     json_figure("mutex_ns", &r->lock, ",");
@@ -129,6 +148,13 @@ static void print_text(const struct result *r, const struct plan *plan)
     }
     for (unsigned i = 0; i < r->n_scales; i++)
         printf("1e%u requests that wait: served in %.1f ns each\n", i + 2, r->waiters_ns[i]);
+    printf("no victim in a group: %.1f ns", r->victims_ns[0]);
+    for (unsigned i = 0; i < r->n_scales; i++)
+        printf("; beside 1e%u of another's %.1f ns", i + 3, r->victims_ns[i + 1]);
+    printf("\none that waits, and is served, in a group: %.1f ns", r->beside_ns[0]);
+    for (unsigned i = 0; i < r->n_scales; i++)
+        printf("; beside 1e%u in 100 others %.1f ns", i + 2, r->beside_ns[i + 1]);
+    putchar('\n');
     print_figure("admit, release", &r->admit);
     print_figure("admit, seal, release", &r->admit_seal);
     print_figure("map, unmap: one sealed buffer", &r->map);

@@ -1,6 +1,6 @@
 /* What the parts of bench_reserve share: how a figure is taken. Neighbours: bench_reserve.c (the program),
  * reserve_buffers.c (buffers: admission, maps, and what to compare them with), reserve_ledger.c (reservations),
- * reserve_waiters.c. */
+ * reserve_groups.c (what groups cost each other), reserve_waiters.c. */
 #ifndef SPW_BENCH_RESERVE_BENCH_H
 #define SPW_BENCH_RESERVE_BENCH_H
 
@@ -40,6 +40,12 @@ struct figure reserve_release_threads(const struct plan *plan, unsigned n_thread
 /* n requests wait for a full tier, as tickets, and its holder gives back what one needs, n times: nanoseconds of each
  * until the last has it. (reserve_waiters.c) */
 double waiter_served(unsigned n);
+
+/* What others cost a group: nanoseconds of a request that its maximum refuses and that finds no victim of its own, while
+ * another group has so many buffers; and of a request that waits until something is released in its group, while so
+ * many wait in 100 other groups, which have none to give. (reserve_groups.c) */
+double victim_sought(unsigned n_others);
+double waiter_beside(unsigned n_others);
 
 /* Buffers of 1 MiB in the host tier, one thread. (reserve_buffers.c) */
 struct figure admit_release(const struct plan *plan);

@@ -36,6 +36,7 @@ void spw__group_init(struct spw__group *group, struct spw__group *parent, struct
     atomic_init(&group->users, 0);
     group->is_group = false;
     memset(group->name, 0, sizeof group->name);
+    group->shares = NULL;
     group->children = group->next = group->prev = NULL;
     for (int tier = 0; tier < SPW_TIER_META; tier++) {
         spw__gate_init(&group->gates[tier], UINT64_MAX);

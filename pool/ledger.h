@@ -37,12 +37,14 @@ struct spw__ledger {
 };
 
 struct spw__group;
+struct spw__victim_share;
 
 /* Those who wait for room in a tier and whom a group refuses. Of src/core/demand.c, under the tier's pressure lock. */
 struct spw__lack {
     struct spw__group *next;      /* another group with such waiters */
     struct spw__group *requester; /* the group of the oldest */
-    uint64_t bytes;               /* of all of them */
+    uint64_t bytes;               /* of those that were looked at */
+    uint32_t n_waiters;           /* so many */
     bool listed;
     bool admission;               /* one of them is an admission */
 };
@@ -61,6 +63,7 @@ struct spw__group {
     _Atomic uint32_t weight[SPW_TIER_META];    /* atomic: deserts beside the siblings; at least 1 */
     _Atomic uint64_t leaving[SPW_TIER_META];   /* atomic: committed bytes that evictions in flight are about to free */
     struct spw__lack lack[SPW_TIER_META];
+    struct spw__victim_share *shares; /* constant: of src/core, one per queue of victims (group_tree.c) */
     _Atomic uint32_t users; /* atomic: what names it without being charged: payloads, tickets, and holes being opened */
     struct spw__group *children, *next, *prev; /* guarded by the manager's lock of groups; next and prev: siblings */
 };

@@ -372,6 +372,13 @@ int spw__range_grow(struct spw__range *range, uint64_t new_size)
     return SPW_OK;
 }
 
+void spw__range_shrink(struct spw__range *range, uint64_t new_size)
+{
+    range->total_free -= range->size - new_size;
+    range->size = new_size;
+    range->high = range->high < new_size ? range->high : new_size;
+}
+
 /* Operations */
 
 /* A last look into the bins whose holes may fit, at every hole, before the answer is "fragmented". */

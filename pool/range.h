@@ -45,6 +45,9 @@ int spw__range_split(struct spw__range *range, uint32_t node, uint64_t bytes, ui
 /* Enlarges the managed range at its end. SPW_ENOMETA, SPW_EINVAL; no change on error. */
 int spw__range_grow(struct spw__range *range, uint64_t new_size);
 
+/* Takes free space off the end: new_size, a multiple of the granularity, lies between the tail and the size. */
+void spw__range_shrink(struct spw__range *range, uint64_t new_size);
+
 uint64_t spw__range_offset(const struct spw__range *range, uint32_t node);
 uint64_t spw__range_bytes(const struct spw__range *range, uint32_t node); /* rounded size of a live allocation */
 uint64_t spw__range_size(const struct spw__range *range);

@@ -34,7 +34,8 @@ static int grow_locked(struct spw__tier *tier, struct spw__pool *pool, uint64_t 
     spw__error_save(&kept);
     /* In parts, so that whoever waits for a little of it does not wait for all of it. */
     for (uint64_t at = begin, part; rc == SPW_OK && at < end; at = part) {
-        part = end - at < GROW_PART_BYTES ? end : at + GROW_PART_BYTES;
+        const uint64_t most = spw__round_up(GROW_PART_BYTES, pool->unit);
+        part = end - at < most ? end : at + most;
         spw__mutex_unlock(&pool->lock);
         rc = spw__pool_populate(tier, pool, at, part);
         spw__mutex_lock(&pool->lock);
@@ -102,6 +103,12 @@ int spw__tier_init(struct spw__tier *tier, const struct spw__tier_config *config
                                .granularity = config->tier == SPW_TIER_DEVICE ? 256 : 64};
     if (config->n_pools == 0)
         return SPW_OK;
+    if (config->tier == SPW_TIER_DEVICE && config->maps) {
+        tier->map_unit = spw__device_map_unit(config->device);
+        if (tier->map_unit == 0)
+            spw__logf(config->log, SPW__LOG_WARN, "grow=vmm: the device cannot map memory as it is needed; its pools "
+                                                  "are allocated whole");
+    }
     tier->pools = spw__meta_alloc(tier->meta, config->n_pools * sizeof *tier->pools);
     tier->route = spw__meta_alloc(tier->meta, config->n_pools * sizeof *tier->route);
     tier->n_pools = config->n_pools;

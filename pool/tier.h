@@ -21,6 +21,7 @@
 #include "pool/ledger.h"
 #include "pool/range.h"
 #include "pool/small.h"
+#include "pool/source_device.h"
 #include "pool/spare.h"
 
 #include <spillway/spec.h>
@@ -41,7 +42,8 @@ struct spw__block {
  *     still --no hole, and the rest would help--> growing (no lock held) --populated--> still, larger
  *                                                                        --the system refuses--> still, as before
  *
- * So no new memory is touched while old memory is free. Device pools are grown from the start. */
+ * So no new memory is touched while old memory is free. Device pools are grown from the start, unless their memory is
+ * mapped as it is needed (source_device.h). */
 struct spw__pool {
     struct spw__mutex lock;
     struct spw__cond grown_cond;
@@ -60,6 +62,7 @@ struct spw__pool {
     uint64_t limit; /* UINT64_MAX: unlimited */
     uint64_t set_aside; /* bytes at its beginning that are never given back: no request can have them */
     bool registered; /* with the device's driver: it may have refused */
+    struct spw__device_memory on_device; /* guarded by growing; device tier only */
 };
 
 struct spw__tier {
@@ -76,6 +79,7 @@ struct spw__tier {
     uint64_t set_aside;       /* of all pools */
     uint32_t granularity;
     struct spw__device *device; /* device tier only; not owned */
+    uint64_t map_unit;          /* of device memory that is mapped as it is needed; 0: plain allocations */
     unsigned numa;              /* node + 1 of host memory; 0: any */
     const struct spw__log *log;
     struct spw__meta *meta;
@@ -108,6 +112,7 @@ struct spw__tier_config {
     uint64_t piece_bytes; /* blocks up to this size are never split; 0: none is */
     unsigned numa;        /* host memory lies on node numa - 1; 0: wherever */
     struct spw__device *device;
+    bool maps; /* device memory is mapped as it is needed, where the device can */
     const struct spw__log *log;
     struct spw__meta *meta;
     struct spw__waitset *waits;
@@ -165,8 +170,9 @@ bool spw__tier_can_grow(struct spw__tier *tier);
  * meanwhile: then the tier's waiters are to be signalled. */
 bool spw__tier_grow_for_all(struct spw__tier *tier, uint64_t least_bytes, uint64_t total_bytes);
 
-/* Gives whole huge pages of a host tier's free memory back to the system until keep_bytes of free memory still have
- * theirs. Returns the bytes that were resident and went. Blocks on the system; never under a lock. (trim.c) */
+/* Gives free memory back until keep_bytes of it still have theirs: whole huge pages of a host tier to the system; of
+ * device memory that is mapped as it is needed, chunks behind a pool's last allocation. Returns the bytes that were
+ * there and went. Blocks on the system; never under a lock. (trim.c) */
 uint64_t spw__tier_trim(struct spw__tier *tier, uint64_t keep_bytes);
 
 /* Takes back what threads cache: done by every try before it reports that there is no room. Returns the bytes that are
@@ -226,7 +232,7 @@ uint64_t spw__pool_free(struct spw__pool *pool);
 /* True when memory comes as it is needed, and may go; else the driver knows each pool as one region for good. */
 static inline bool spw__tier_grows(const struct spw__tier *tier)
 {
-    return tier->tier != SPW_TIER_DEVICE && !(tier->tier == SPW_TIER_PINNED_HOST && tier->device);
+    return tier->tier == SPW_TIER_DEVICE ? tier->map_unit != 0 : tier->tier == SPW_TIER_HOST || !tier->device;
 }
 
 static inline bool spw__block_is(const struct spw__block *block)

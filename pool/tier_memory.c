@@ -34,7 +34,11 @@ int spw__pool_map(struct spw__tier *tier, struct spw__pool *pool)
     pool->unit = SPW__HUGE_PAGE;
     if (tier->tier != SPW_TIER_DEVICE)
         return map_host(tier, pool);
-    return spw__device_alloc(tier->device, pool->size < SPW__ALIGN_MAX ? SPW__ALIGN_MAX : pool->size, &pool->base);
+    const int rc = spw__device_memory_open(&pool->on_device, tier->device, pool->size, tier->map_unit);
+    pool->base = pool->on_device.base;
+    if (tier->map_unit)
+        pool->unit = pool->on_device.chunk;
+    return rc;
 }
 
 void spw__pool_unmap(struct spw__tier *tier, struct spw__pool *pool)
@@ -42,7 +46,7 @@ void spw__pool_unmap(struct spw__tier *tier, struct spw__pool *pool)
     if (!pool->base)
         return;
     if (tier->tier == SPW_TIER_DEVICE) {
-        (void)spw__device_free(tier->device, pool->base);
+        spw__device_memory_close(&pool->on_device);
         return;
     }
     if (pool->registered)
@@ -52,6 +56,8 @@ void spw__pool_unmap(struct spw__tier *tier, struct spw__pool *pool)
 
 int spw__pool_populate(struct spw__tier *tier, struct spw__pool *pool, uint64_t begin, uint64_t end)
 {
+    if (tier->tier == SPW_TIER_DEVICE)
+        return spw__device_memory_reach(&pool->on_device, end, tier->log);
     const int rc = spw__host_populate(host_address(pool, begin), end - begin);
     if (rc == SPW_OK && tier->tier == SPW_TIER_PINNED_HOST)
         (void)spw__host_lock(host_address(pool, begin), end - begin, tier->log);

@@ -1,7 +1,10 @@
-/* What of a tier's memory the system still has, and trim: free memory of host pools goes back to it. Neighbours: tier.c
- * (pools), source_host.c (huge pages).
+/* What of a tier's memory the system still has, and trim: free memory of pools that grow goes back to it. Neighbours:
+ * tier.c (pools), source_host.c (huge pages), source_device.c (chunks).
  *
- * What is given back is taken out of the range first, as if it were allocated, so that the system is called without the
+ * Host memory comes back by itself when it is touched, so that it may go anywhere in a pool. Device memory does not: a
+ * pool gives back what lies behind its last allocation, and becomes one that has not grown so far yet.
+ *
+ * What host memory is given back is taken out of the range first, as if it were allocated, so that the system is called without the
  * lock; the pool counts as growing meanwhile: whoever finds no hole waits for the end and looks again.
  */
 #include "pool/source_host.h"
@@ -53,7 +56,7 @@ static unsigned take_locked(struct spw__pool *pool, uint64_t max_bytes, struct s
     return n;
 }
 
-static uint64_t trim_pool(struct spw__pool *pool, uint64_t max_bytes)
+static uint64_t trim_host(struct spw__pool *pool, uint64_t max_bytes)
 {
     struct stretch stretches[STRETCHES_MAX];
     uint64_t given = 0;
@@ -76,6 +79,38 @@ static uint64_t trim_pool(struct spw__pool *pool, uint64_t max_bytes)
     return given;
 }
 
+/* Takes the end off the range, of at most max_bytes, and returns where the pool then ends. */
+static uint64_t shorten_locked(struct spw__pool *pool, uint64_t max_bytes)
+{
+    const uint64_t tail = spw__range_tail(pool->range);
+    const uint64_t least = pool->grown > max_bytes ? pool->grown - max_bytes : 0;
+    const uint64_t end = spw__round_up(tail > least ? tail : least, pool->unit);
+    if (end < pool->grown) {
+        spw__range_shrink(pool->range, end);
+        pool->grown = end;
+        pool->growing = pool->trimming = true;
+    }
+    return end;
+}
+
+static uint64_t trim_device(struct spw__pool *pool, uint64_t max_bytes)
+{
+    spw__mutex_lock(&pool->lock);
+    while (pool->growing)
+        (void)spw__cond_wait(&pool->grown_cond, &pool->lock, -1);
+    const uint64_t end = shorten_locked(pool, max_bytes);
+    const bool shortened = pool->trimming;
+    spw__mutex_unlock(&pool->lock);
+    if (!shortened)
+        return 0;
+    const uint64_t given = spw__device_memory_cut(&pool->on_device, end);
+    spw__mutex_lock(&pool->lock);
+    pool->growing = pool->trimming = false;
+    spw__cond_broadcast(&pool->grown_cond);
+    spw__mutex_unlock(&pool->lock);
+    return given;
+}
+
 static uint64_t free_in_memory(struct spw__pool *pool)
 {
     spw__mutex_lock(&pool->lock);
@@ -94,7 +129,8 @@ uint64_t spw__tier_trim(struct spw__tier *tier, uint64_t keep_bytes)
         const uint64_t bytes = free_in_memory(&tier->pools[i]);
         const uint64_t kept = bytes < keep_bytes ? bytes : keep_bytes;
         keep_bytes -= kept;
-        given += trim_pool(&tier->pools[i], bytes - kept);
+        given += tier->tier == SPW_TIER_DEVICE ? trim_device(&tier->pools[i], bytes - kept)
+                                               : trim_host(&tier->pools[i], bytes - kept);
     }
     spw__waitset_signal(tier->waits, SPW__CHANNEL(tier->tier));
     return given;

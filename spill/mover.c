@@ -254,6 +254,7 @@ static bool run_round(struct spw__mover *mover, int64_t timeout_ns)
     spw__transfer_poll_events(mover);
     const bool starved = feed_running(mover);
     const bool blocked = !starved && start_queued(mover);
+    spw__transfer_flush(mover);
     reap(mover);
     const bool ready = mover->copied || (!starved && !blocked && (mover->queues[DEMAND] || mover->queues[BACKGROUND]) &&
                                          mover->n_busy < SPW__UNITS);
@@ -264,6 +265,7 @@ static bool run_round(struct spw__mover *mover, int64_t timeout_ns)
     else if ((mover->n_events || blocked) && (timeout_ns < 0 || timeout_ns > EVENT_POLL_NS))
         timeout_ns = EVENT_POLL_NS;
     (void)spw__io_poll(mover->io, timeout_ns);
+    spw__transfer_flush(mover);
     reap(mover);
     return mover->n_busy || mover->running || mover->queues[DEMAND] || mover->queues[BACKGROUND];
 }

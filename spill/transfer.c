@@ -1,4 +1,6 @@
-/* The steps of one segment. Neighbours: mover.c schedules, io/ transfers, pool/device copies, integrity.c sums. */
+/* The steps of one segment. Neighbours: mover.c schedules, io/ transfers, pool/device copies, integrity.c sums.
+ *
+ * Small copies with a device are gathered and enqueued together (spw__transfer_flush). */
 #include "spill/transfer.h"
 
 #include <errno.h>
@@ -9,6 +11,11 @@
 #include "pool/base/units.h"
 #include "spill/copy.h"
 #include "spill/integrity.h"
+
+/* Up to these sizes copies go together: where a call takes about as long as its copy. Of larger ones each is to be known
+ * as done as soon as it is. */
+#define BATCH_BYTES_MAX (UINT32_C(256) << 10)
+enum { BATCH_MAX = SPW__COPIES_MAX };
 
 static void *cpu(uint64_t address)
 {
@@ -107,6 +114,15 @@ static void fail_device(struct spw__unit *unit)
     finish_unit(unit);
 }
 
+/* The same for unit and those that share its event. */
+static void fail_devices(struct spw__unit *unit)
+{
+    for (struct spw__unit *next; unit; unit = next) {
+        next = unit->follower;
+        fail_device(unit);
+    }
+}
+
 static uint64_t sum_of(const struct spw__unit *unit, const void *data)
 {
     return spw__integrity_segment(unit->move->identity, unit->offset / unit->mover->segment_bytes, data, unit->bytes);
@@ -134,21 +150,24 @@ static void start_io(struct spw__unit *unit, void *data)
         fail_unit(unit, SPW_EIO, EIO, "the transfer could not be submitted");
 }
 
-/* Enqueues a copy that begins or ends on the device, after the use; memory is the CPU's side of it, NULL for a copy
- * within the device. */
-static int enqueue_copy(struct spw__mover *mover, bool to_device, uint64_t to, uint64_t from, void *memory,
-                        uint64_t bytes, const struct spw__use *after)
+/* A copy that begins or ends on the device; memory is the CPU's side of it, NULL for a copy within the device. */
+static struct spw__device_copy make_copy(bool to_device, uint64_t to, uint64_t from, void *memory, uint64_t bytes)
 {
-    struct spw__device *device = mover->config.device;
-    const spw__stream stream = spw__mover_copy_stream(mover, to_device);
-    const bool ordered = after && !spw__fault(SPW__FAULT_SKIP_COPY_ORDER);
-    const int rc = ordered ? spw__device_event_order(device, stream, after->event) : SPW_OK;
-    if (rc != SPW_OK)
-        return rc;
-    if (!memory)
-        return spw__device_copy_within(device, stream, to, from, bytes);
-    return to_device ? spw__device_copy_to(device, stream, to, memory, bytes)
-                     : spw__device_copy_from(device, stream, memory, from, bytes);
+    const uint64_t at = (uint64_t)(uintptr_t)memory;
+    const enum spw__copy_kind kind = !memory ? SPW__COPY_WITHIN : to_device ? SPW__COPY_TO : SPW__COPY_FROM;
+    return (struct spw__device_copy){.kind = kind, .bytes = bytes, .dst = kind == SPW__COPY_FROM ? at : to,
+                                     .src = kind == SPW__COPY_TO ? at : from};
+}
+
+/* Enqueues a copy that comes after the use. */
+static int enqueue_copy(const struct spw__mover *mover, spw__stream stream, const struct spw__device_copy *copy,
+                        const struct spw__use *after)
+{
+    unsigned done;
+    int rc = SPW_OK;
+    if (after && !spw__fault(SPW__FAULT_SKIP_COPY_ORDER))
+        rc = spw__device_event_order(mover->config.device, stream, after->event);
+    return rc == SPW_OK ? spw__device_copy_batch(mover->config.device, stream, copy, 1, &done) : rc;
 }
 
 int spw__mover_enqueue(struct spw__mover *mover, const struct spw__end *from, const struct spw__end *to, uint64_t bytes,
@@ -156,24 +175,94 @@ int spw__mover_enqueue(struct spw__mover *mover, const struct spw__end *from, co
 {
     const bool to_device = to->tier == SPW_TIER_DEVICE;
     const struct spw__end *other = to_device ? from : to;
-    return enqueue_copy(mover, to_device, to->address, from->address, on_cpu(other) ? cpu(other->address) : NULL, bytes,
-                        after);
+    const struct spw__device_copy copy =
+        make_copy(to_device, to->address, from->address, on_cpu(other) ? cpu(other->address) : NULL, bytes);
+    return enqueue_copy(mover, spw__mover_copy_stream(mover, to_device), &copy, after);
 }
 
-/* Enqueues the unit's part of its move; memory as above. */
+/* The chain's copies are enqueued: its first unit gets the event that tells when they are done. */
+static void enqueued(struct spw__unit *chain, spw__stream stream)
+{
+    struct spw__event *event = NULL;
+    if (spw__device_event_record(chain->mover->config.device, stream, &event) == SPW_OK)
+        set_phase(chain, chain->phase, event);
+    else
+        fail_devices(chain);
+}
+
+/* A copy that is large, or has to wait on the device for its source's last use. */
+static void enqueue_alone(struct spw__unit *unit, spw__stream stream)
+{
+    const int rc = enqueue_copy(unit->mover, stream, &unit->copy, unit->move->use);
+    if (rc == SPW_OK)
+        enqueued(unit, stream);
+    else
+        fail_device(unit);
+}
+
+static void flush(struct spw__mover *mover, bool to_device)
+{
+    struct spw__batch *batch = &mover->batches[to_device];
+    const spw__stream stream = spw__mover_copy_stream(mover, to_device);
+    struct spw__device_copy copies[BATCH_MAX];
+    struct spw__unit *unit = batch->first, *next, *chain = NULL, **link = &chain;
+    while (unit) {
+        unsigned n = 0, done;
+        for (next = unit; next; next = next->follower)
+            copies[n++] = next->copy;
+        const int rc = spw__device_copy_batch(mover->config.device, stream, copies, n, &done);
+        for (; done > 0; done--, unit = unit->follower) {
+            *link = unit;
+            link = &unit->follower;
+        }
+        if (rc == SPW_OK)
+            break;
+        next = unit->follower; /* one is refused: those behind it are tried again */
+        fail_device(unit);
+        unit = next;
+    }
+    *link = NULL;
+    *batch = (struct spw__batch){.n = 0};
+    if (chain)
+        enqueued(chain, stream);
+}
+
+void spw__transfer_flush(struct spw__mover *mover)
+{
+    flush(mover, false);
+    flush(mover, true);
+}
+
+/* A copy that does not keep those waiting that share its event: small, its source's last use over. */
+static bool is_brief(const struct spw__unit *unit)
+{
+    return unit->bytes <= BATCH_BYTES_MAX &&
+           (!unit->move->use ||
+            spw__device_event_query(unit->mover->config.device, unit->move->use->event) == SPW_OK);
+}
+
+/* Has the unit's part of a move that begins or ends on the device copied; memory is the CPU's side of it, NULL for a
+ * copy within the device. */
 static void start_device_copy(struct spw__unit *unit, enum spw__phase phase, bool to_device, void *memory)
 {
     struct spw__mover *mover = unit->mover;
-    const struct spw__move *move = unit->move;
-    struct spw__event *event = NULL;
-    int rc = enqueue_copy(mover, to_device, move->to.address + unit->offset, move->from.address + unit->offset, memory,
-                          unit->bytes, move->use);
-    if (rc == SPW_OK)
-        rc = spw__device_event_record(mover->config.device, spw__mover_copy_stream(mover, to_device), &event);
-    if (rc == SPW_OK)
-        set_phase(unit, phase, event);
+    struct spw__batch *batch = &mover->batches[to_device];
+    unit->copy = make_copy(to_device, unit->move->to.address + unit->offset, unit->move->from.address + unit->offset,
+                           memory, unit->bytes);
+    unit->follower = NULL;
+    set_phase(unit, phase, NULL);
+    if (!is_brief(unit)) {
+        flush(mover, to_device);
+        enqueue_alone(unit, spw__mover_copy_stream(mover, to_device));
+        return;
+    }
+    if (batch->last)
+        batch->last->follower = unit;
     else
-        fail_device(unit);
+        batch->first = unit;
+    batch->last = unit;
+    if (++batch->n == BATCH_MAX)
+        flush(mover, to_device);
 }
 
 static void after_read(struct spw__unit *unit)
@@ -209,25 +298,32 @@ static void io_done(struct spw__io_req *req)
         after_read(unit);
 }
 
+static void copied(struct spw__unit *unit)
+{
+    if (unit->phase == SPW__PHASE_COPY_IN)
+        start_io(unit, slot_data(unit->mover, unit->slot));
+    else
+        finish_unit(unit);
+}
+
 void spw__transfer_poll_events(struct spw__mover *mover)
 {
     for (unsigned i = 0; mover->n_events && i < SPW__UNITS; i++) {
-        struct spw__unit *unit = &mover->units[i];
+        struct spw__unit *unit = &mover->units[i], *next;
         if (!unit->event)
             continue;
         const int rc = spw__device_event_query(mover->config.device, unit->event);
         if (rc == SPW_EAGAIN)
             continue;
         if (rc != SPW_OK) {
-            fail_device(unit);
+            fail_devices(unit);
             continue;
         }
-        if (unit->phase == SPW__PHASE_COPY_IN) {
-            spw__device_event_put(mover->config.device, unit->event);
-            set_phase(unit, SPW__PHASE_COPY_IN, NULL);
-            start_io(unit, slot_data(mover, unit->slot));
-        } else {
-            finish_unit(unit);
+        spw__device_event_put(mover->config.device, unit->event);
+        set_phase(unit, unit->phase, NULL);
+        for (; unit; unit = next) {
+            next = unit->follower;
+            copied(unit);
         }
     }
 }

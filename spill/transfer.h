@@ -21,10 +21,19 @@ struct spw__unit {
     struct spw__mover *mover;
     struct spw__move *move;
     struct spw__event *event;
+    struct spw__device_copy copy; /* with a device: what is enqueued, or about to be */
+    struct spw__unit *follower;   /* shares the event of this unit, whose copies were enqueued together; NULL: none */
     uint64_t offset;        /* within the move */
     uint32_t bytes;
     int slot;               /* staging slot, -1: none */
     enum spw__phase phase;
+};
+
+/* Small copies of one direction that a round has come upon: they are enqueued together, by one call where the driver
+ * has it, and share one event. */
+struct spw__batch {
+    struct spw__unit *first, *last;
+    unsigned n;
 };
 
 struct spw__mover {
@@ -38,6 +47,7 @@ struct spw__mover {
     struct spw__unit units[SPW__UNITS];
     uint32_t n_busy;        /* units */
     uint32_t n_events;      /* units that wait for a device event */
+    struct spw__batch batches[2]; /* from the device and within it; to it */
     bool slot_busy[SPW__SLOTS_MAX];
     uint32_t n_slots;
     struct spw__move *queues[2], *queue_tails[2]; /* demand, background */
@@ -56,6 +66,9 @@ struct spw__mover {
 
 /* Launches the next segment of move if a unit and, where needed, a slot are free: true when it did. */
 bool spw__transfer_launch(struct spw__mover *mover, struct spw__move *move);
+
+/* Enqueues the copies that are batched. After launches, and after I/O has completed. */
+void spw__transfer_flush(struct spw__mover *mover);
 
 /* Advances units whose device event has completed. */
 void spw__transfer_poll_events(struct spw__mover *mover);

@@ -1,33 +1,15 @@
-/* The queues of victims. Neighbours: src/core adds pieces that nobody maps and pops them under pressure. */
+/* The queues of victims. Neighbours: victim_rank.c chooses among shares; src/core adds pieces that nobody maps and pops
+ * them under pressure. */
 #include "spill/victim.h"
 
+#include <assert.h>
 #include <stddef.h>
+
+#include "spill/victim_share.h"
 
 static struct spw__victim_list *list_of(struct spw__victims *victims, enum spw__item_state state)
 {
     return &victims->lists[state - SPW__ITEM_CLEAN];
-}
-
-static void append_locked(struct spw__victim_list *list, struct spw__item *item)
-{
-    item->next = NULL;
-    item->prev = list->last;
-    if (list->last)
-        list->last->next = item;
-    else
-        list->first = item;
-    list->last = item;
-}
-
-static void prepend_locked(struct spw__victim_list *list, struct spw__item *item)
-{
-    item->prev = NULL;
-    item->next = list->first;
-    if (list->first)
-        list->first->prev = item;
-    else
-        list->last = item;
-    list->first = item;
 }
 
 static void set_state_locked(struct spw__item *item, enum spw__item_state state)
@@ -38,21 +20,6 @@ static void set_state_locked(struct spw__item *item, enum spw__item_state state)
 static enum spw__item_state state_locked(const struct spw__item *item)
 {
     return atomic_load_explicit(&item->state, memory_order_relaxed);
-}
-
-/* The item is in no list from here on, but OUT only when its state says so. */
-static void unlink_locked(struct spw__victims *victims, struct spw__item *item)
-{
-    struct spw__victim_list *list = list_of(victims, state_locked(item));
-    if (item->prev)
-        item->prev->next = item->next;
-    else
-        list->first = item->next;
-    if (item->next)
-        item->next->prev = item->prev;
-    else
-        list->last = item->prev;
-    item->prev = item->next = NULL;
 }
 
 void spw__victims_init(struct spw__victims *victims)
@@ -66,26 +33,103 @@ void spw__victims_finish(struct spw__victims *victims)
     spw__mutex_finish(&victims->lock);
 }
 
-void spw__victims_add(struct spw__victims *victims, struct spw__item *item, enum spw__item_state state)
+/* Only ever changed under the lock, so that no step of it needs to be atomic. */
+static uint64_t note_arrival_locked(struct spw__victims *victims)
 {
-    spw__mutex_lock(&victims->lock);
-    if (state_locked(item) != SPW__ITEM_OUT)
-        unlink_locked(victims, item);
-    set_state_locked(item, state);
-    append_locked(list_of(victims, state), item);
-    (void)atomic_fetch_add(&victims->arrivals, 1);
-    spw__mutex_unlock(&victims->lock);
+    const uint64_t arrivals = atomic_load_explicit(&victims->arrivals, memory_order_relaxed) + 1;
+    atomic_store_explicit(&victims->arrivals, arrivals, memory_order_release);
+    return arrivals;
 }
 
-void spw__victims_put_back(struct spw__victims *victims, struct spw__item *item, enum spw__item_state state)
+/* Those that were passed over do not count the item any more, which goes. */
+static void leave_passed_locked(struct spw__victim_own *own, const struct spw__item *item)
 {
-    spw__mutex_lock(&victims->lock);
-    if (state_locked(item) != SPW__ITEM_OUT)
-        unlink_locked(victims, item);
+    if (own->passed == item)
+        own->passed = item->links[SPW__ITEM_OF_SHARE].prev;
+}
+
+/* Out of both lists; the share stays in play. */
+static void take_out_locked(struct spw__item *item)
+{
+    const enum spw__item_state state = state_locked(item);
+    struct spw__victim_own *own = spw__victim_own_of(item->share, state);
+    leave_passed_locked(own, item);
+    spw__victim_unlink(list_of(item->share->queue, state), item, SPW__ITEM_OF_QUEUE);
+    spw__victim_unlink(&own->list, item, SPW__ITEM_OF_SHARE);
+}
+
+/* Out of the lists that it may be in, to go into others of the share, which is in play from here on. */
+static void make_ready_locked(struct spw__victim_share *share, struct spw__item *item)
+{
+    if (state_locked(item) != SPW__ITEM_OUT) {
+        assert(item->share == share);
+        take_out_locked(item);
+        return;
+    }
+    item->share = share;
+    if (!spw__victim_share_in_play(share))
+        spw__victim_share_enter(share);
+}
+
+static void add_warm_locked(struct spw__victim_share *share, struct spw__item *item, enum spw__item_state state)
+{
+    struct spw__victim_list *list = list_of(share->queue, state);
+    struct spw__victim_own *own = spw__victim_own_of(share, state);
+    if (list->last == item) /* the warmest already */
+        return;
+    if (state_locked(item) != state) {
+        make_ready_locked(share, item);
+        set_state_locked(item, state);
+        spw__victim_append(list, item, SPW__ITEM_OF_QUEUE);
+        spw__victim_append(&own->list, item, SPW__ITEM_OF_SHARE);
+        return;
+    }
+    spw__victim_warm(list, item, SPW__ITEM_OF_QUEUE);
+    if (own->list.last == item)
+        return;
+    leave_passed_locked(own, item);
+    spw__victim_warm(&own->list, item, SPW__ITEM_OF_SHARE);
+}
+
+static void add_cold_locked(struct spw__victim_share *share, struct spw__item *item, enum spw__item_state state)
+{
+    struct spw__victim_own *own = spw__victim_own_of(share, state);
+    const uint64_t bytes = atomic_load_explicit(&item->bytes, memory_order_relaxed);
+    make_ready_locked(share, item);
     set_state_locked(item, state);
-    prepend_locked(list_of(victims, state), item);
-    (void)atomic_fetch_add(&victims->arrivals, 1);
-    spw__mutex_unlock(&victims->lock);
+    item->age = --share->queue->coldest;
+    spw__victim_prepend(list_of(share->queue, state), item, SPW__ITEM_OF_QUEUE);
+    spw__victim_prepend(&own->list, item, SPW__ITEM_OF_SHARE);
+    if (own->least_bytes > bytes) /* it lies before those that were passed over */
+        own->least_bytes = bytes;
+}
+
+void spw__victims_add(struct spw__victim_share *share, struct spw__item *item, enum spw__item_state state)
+{
+    spw__mutex_lock(&share->queue->lock);
+    item->age = (int64_t)note_arrival_locked(share->queue);
+    add_warm_locked(share, item, state);
+    spw__mutex_unlock(&share->queue->lock);
+}
+
+void spw__victims_put_back(struct spw__victim_share *share, struct spw__item *item, enum spw__item_state state)
+{
+    spw__mutex_lock(&share->queue->lock);
+    (void)note_arrival_locked(share->queue);
+    add_cold_locked(share, item, state);
+    spw__mutex_unlock(&share->queue->lock);
+}
+
+void spw__victim_unlink_locked(struct spw__item *item)
+{
+    take_out_locked(item);
+    if (!spw__victim_share_in_play(item->share))
+        spw__victim_share_leave(item->share);
+}
+
+void spw__victim_let_go_locked(struct spw__item *item)
+{
+    set_state_locked(item, SPW__ITEM_OUT);
 }
 
 void spw__victims_remove(struct spw__victims *victims, struct spw__item *item)
@@ -94,8 +138,8 @@ void spw__victims_remove(struct spw__victims *victims, struct spw__item *item)
         return;
     spw__mutex_lock(&victims->lock);
     if (state_locked(item) != SPW__ITEM_OUT) { /* it was not popped meanwhile */
-        unlink_locked(victims, item);
-        set_state_locked(item, SPW__ITEM_OUT);
+        spw__victim_unlink_locked(item);
+        spw__victim_let_go_locked(item);
     }
     spw__mutex_unlock(&victims->lock);
 }
@@ -108,66 +152,20 @@ struct spw__item *spw__victims_pop(struct spw__victims *victims, bool clean_only
     for (enum spw__item_state state = SPW__ITEM_CLEAN; !found && state <= last; state++)
         while (!found && list_of(victims, state)->first) {
             struct spw__item *item = list_of(victims, state)->first;
-            unlink_locked(victims, item);
+            spw__victim_unlink_locked(item);
             if (claim(item))
                 found = item;
-            set_state_locked(item, SPW__ITEM_OUT);
+            spw__victim_let_go_locked(item);
         }
     spw__mutex_unlock(&victims->lock);
     return found;
-}
-
-static struct spw__item *best_locked(struct spw__victims *victims, bool clean_only, spw__victim_score *score, void *arg,
-                                     double *best)
-{
-    const enum spw__item_state last = clean_only ? SPW__ITEM_CLEAN : SPW__ITEM_DIRTY;
-    struct spw__item *found = NULL;
-    *best = -1;
-    for (enum spw__item_state state = SPW__ITEM_CLEAN; state <= last; state++)
-        for (struct spw__item *item = list_of(victims, state)->first; item; item = item->next) {
-            const double at = score(item, arg);
-            if (at < 0 || at <= *best)
-                continue;
-            *best = at;
-            found = item;
-        }
-    return found;
-}
-
-double spw__victims_best(struct spw__victims *victims, bool clean_only, spw__victim_score *score, void *arg)
-{
-    double best;
-    spw__mutex_lock(&victims->lock);
-    (void)best_locked(victims, clean_only, score, arg, &best);
-    spw__mutex_unlock(&victims->lock);
-    return best;
-}
-
-struct spw__item *spw__victims_pop_best(struct spw__victims *victims, bool clean_only, spw__victim_score *score,
-                                        void *arg, bool (*claim)(struct spw__item *item))
-{
-    struct spw__item *found;
-    double best;
-    bool claimed = false;
-    spw__mutex_lock(&victims->lock);
-    while (!claimed && (found = best_locked(victims, clean_only, score, arg, &best))) {
-        unlink_locked(victims, found);
-        claimed = claim(found);
-        set_state_locked(found, SPW__ITEM_OUT);
-    }
-    spw__mutex_unlock(&victims->lock);
-    return claimed ? found : NULL;
 }
 
 void spw__victims_forgive(struct spw__victims *victims)
 {
     spw__mutex_lock(&victims->lock);
     struct spw__victim_list *failed = list_of(victims, SPW__ITEM_FAILED);
-    while (failed->last) {
-        struct spw__item *item = failed->last;
-        unlink_locked(victims, item);
-        set_state_locked(item, SPW__ITEM_DIRTY);
-        prepend_locked(list_of(victims, SPW__ITEM_DIRTY), item);
-    }
+    while (failed->last)
+        add_cold_locked(failed->last->share, failed->last, SPW__ITEM_DIRTY);
     spw__mutex_unlock(&victims->lock);
 }

@@ -127,7 +127,7 @@ START_TEST(the_detail_of_a_failed_device_copy_names_the_device)
     rig_open(DRIVEN, 1, 64 * MIB);
     const struct spw__end from = source(DEVICE), to = make_end(ALIGNED, BYTES);
     for (unsigned i = 0; i < 2; i++) {
-        spw__fault_arm(SPW__FAULT_DEVICE_COPY, 1, 1, EIO);
+        spw__fault_arm(SPW__FAULT_DEVICE_COPY, 1, 0, EIO);
         ck_assert_int_eq(carry(&job, from, i ? to : make_end(DISK, BYTES), BYTES), SPW_EDEVICE);
         ck_assert_uint_eq(job.error.place, SPW_DEVICE);
         ck_assert_ptr_nonnull(strstr(job.error.message, "from device to"));

@@ -94,7 +94,7 @@ struct calls {
     struct spw__event *event;
     uint64_t address;
     int rc[5];
-    char message[sizeof ((spw_error_info *)NULL)->message];
+    char message[sizeof((spw_error_info *)NULL)->message];
 };
 
 static void call_the_device(void *arg)

@@ -8,6 +8,7 @@
 enum { ITEMS = 8 };
 
 static struct spw__victims victims;
+static struct spw__victim_share share;
 static struct spw__item items[ITEMS];
 static bool refused[ITEMS];
 static unsigned claims[ITEMS];
@@ -15,6 +16,7 @@ static unsigned claims[ITEMS];
 static void setup(void)
 {
     spw__victims_init(&victims);
+    spw__victim_share_init(&share, &victims, NULL, NULL);
 }
 
 static void teardown(void)
@@ -31,8 +33,8 @@ static int number_of(const struct spw__item *item)
 static bool claim(struct spw__item *item)
 {
     spw__mutex_assert_held(&victims.lock);
-    ck_assert_ptr_null(item->prev);
-    ck_assert_ptr_null(item->next);
+    ck_assert_ptr_null(item->links[SPW__ITEM_OF_QUEUE].prev);
+    ck_assert_ptr_null(item->links[SPW__ITEM_OF_QUEUE].next);
     ck_assert_int_ne(item->state, SPW__ITEM_OUT); /* until the queue has done with it */
     claims[number_of(item)]++;
     return !refused[number_of(item)];
@@ -40,7 +42,7 @@ static bool claim(struct spw__item *item)
 
 static void add(int number, enum spw__item_state state)
 {
-    spw__victims_add(&victims, &items[number], state);
+    spw__victims_add(&share, &items[number], state);
     ck_assert_int_eq(items[number].state, state);
 }
 
@@ -49,8 +51,8 @@ static int pop(void)
     struct spw__item *item = spw__victims_pop(&victims, false, claim);
     if (item) {
         ck_assert_int_eq(item->state, SPW__ITEM_OUT);
-        ck_assert_ptr_null(item->prev);
-        ck_assert_ptr_null(item->next);
+        ck_assert_ptr_null(item->links[SPW__ITEM_OF_QUEUE].prev);
+        ck_assert_ptr_null(item->links[SPW__ITEM_OF_QUEUE].next);
     }
     return number_of(item);
 }
@@ -186,15 +188,15 @@ START_TEST(an_item_popped_in_vain_goes_back_to_the_cold_end)
     for (int i = 0; i < 3; i++)
         add(i, SPW__ITEM_DIRTY);
     ck_assert_int_eq(pop(), 0);
-    spw__victims_put_back(&victims, &items[0], SPW__ITEM_DIRTY);
+    spw__victims_put_back(&share, &items[0], SPW__ITEM_DIRTY);
     ck_assert_int_eq(items[0].state, SPW__ITEM_DIRTY);
-    spw__victims_put_back(&victims, &items[2], SPW__ITEM_DIRTY); /* one that is in changes its place */
+    spw__victims_put_back(&share, &items[2], SPW__ITEM_DIRTY); /* one that is in changes its place */
     ck_assert_int_eq(pop(), 2);
     ck_assert_int_eq(pop(), 0);
-    spw__victims_put_back(&victims, &items[0], SPW__ITEM_DIRTY);
+    spw__victims_put_back(&share, &items[0], SPW__ITEM_DIRTY);
     ck_assert_int_eq(pop(), 0);
     ck_assert_int_eq(pop(), 1);
-    spw__victims_put_back(&victims, &items[1], SPW__ITEM_DIRTY); /* into an empty queue */
+    spw__victims_put_back(&share, &items[1], SPW__ITEM_DIRTY); /* into an empty queue */
     ck_assert_int_eq(pop(), 1);
     ck_assert_int_eq(pop(), -1);
 }
@@ -206,7 +208,7 @@ START_TEST(a_clean_item_popped_in_vain_stays_clean)
     add(1, SPW__ITEM_CLEAN);
     add(2, SPW__ITEM_DIRTY);
     ck_assert_int_eq(pop(), 0);
-    spw__victims_put_back(&victims, &items[0], SPW__ITEM_CLEAN);
+    spw__victims_put_back(&share, &items[0], SPW__ITEM_CLEAN);
     ck_assert_int_eq(items[0].state, SPW__ITEM_CLEAN);
     ck_assert_int_eq(pop_clean(), 0);
     ck_assert_int_eq(pop_clean(), 1);
@@ -246,7 +248,7 @@ static void *pop_and_add(void *arg)
         struct spw__item *item = spw__victims_pop(&victims, random % 4 == 0, claim_shared);
         if (item) {
             ck_assert_uint_eq(atomic_fetch_sub(&owners[item - shared], 1), 1);
-            spw__victims_add(&victims, item, random % 3 == 0 ? SPW__ITEM_CLEAN : SPW__ITEM_DIRTY);
+            spw__victims_add(&share, item, random % 3 == 0 ? SPW__ITEM_CLEAN : SPW__ITEM_DIRTY);
         }
         if (random % 16 == 0)
             spw__victims_forgive(&victims);
@@ -259,7 +261,7 @@ START_TEST(threads_never_get_the_same_item)
     pthread_t threads[THREADS];
     unsigned n = 0;
     for (unsigned i = 0; i < SHARED; i++)
-        spw__victims_add(&victims, &shared[i], (enum spw__item_state)(SPW__ITEM_CLEAN + i % 3));
+        spw__victims_add(&share, &shared[i], (enum spw__item_state)(SPW__ITEM_CLEAN + i % 3));
     for (uintptr_t i = 0; i < THREADS; i++)
         ck_assert_int_eq(pthread_create(&threads[i], NULL, pop_and_add, (void *)i), 0);
     for (unsigned i = 0; i < THREADS; i++)

@@ -27,18 +27,16 @@ static void setup(void)
 
 static struct spw__wait_node some_node(void)
 {
-    return (struct spw__wait_node){.order = {.band = pick(5), .net_bytes = (int64_t)pick(7) - 3,
+    return (struct spw__wait_node){.order = {.key = pick(3), .band = pick(5), .net_bytes = (int64_t)pick(7) - 3,
                                              .sequence = ++sequence},
                                    .need = pick(4) == 0 ? 0 : pick(2) ? pick(50) : UINT64_MAX - pick(3),
-                                   .lane = (uint8_t)pick(SPW__WAIT_LANES), .marked = pick(5) == 0};
+                                   .marked = pick(5) == 0};
 }
 
 static struct spw__wait_filter some_filter(void)
 {
-    struct spw__wait_filter filter = {.marked_only = pick(4) == 0};
-    for (unsigned lane = 0; lane < SPW__WAIT_LANES; lane++)
-        filter.bound[lane] = pick(3) == 0 ? SPW__WAIT_UNBOUNDED : pick(2) * pick(50);
-    return filter;
+    return (struct spw__wait_filter){.bound = pick(3) == 0 ? SPW__WAIT_UNBOUNDED : pick(2) * pick(50),
+                                     .marked_only = pick(4) == 0};
 }
 
 static struct spw__wait_node *naive_next(const struct spw__wait_order *after, const struct spw__wait_filter *filter)
@@ -47,7 +45,7 @@ static struct spw__wait_node *naive_next(const struct spw__wait_order *after, co
     for (unsigned i = 0; i < NODES; i++) {
         struct spw__wait_node *node = &nodes[i];
         if (!is_in[i] || (after && !spw__wait_before(after, &node->order)) ||
-            (filter && (node->need > filter->bound[node->lane] || (filter->marked_only && !node->marked))))
+            (filter && (node->need > filter->bound || (filter->marked_only && !node->marked))))
             continue;
         if (!best || spw__wait_before(&node->order, &best->order))
             best = node;
@@ -102,7 +100,7 @@ START_TEST(a_walk_sees_every_node_once_in_order)
         seen++;
     }
     ck_assert_uint_eq(seen, NODES);
-    ck_assert_ptr_null(spw__wait_queue_next(&queue, &(struct spw__wait_order){.band = 6}, NULL));
+    ck_assert_ptr_null(spw__wait_queue_next(&queue, &(struct spw__wait_order){.key = 3}, NULL));
 }
 END_TEST
 
@@ -113,10 +111,10 @@ START_TEST(the_check_finds_damage)
         insert_or_remove(i);
     struct spw__wait_node *const root = queue.root, *const below = queue.root->left;
     const struct spw__wait_node sound = *below;
-    below->least[0]--;
+    below->least--;
     ck_assert_uint_eq(spw__x_wait_queue_check(&queue), SIZE_MAX);
     *below = sound;
-    below->any_marked = !below->any_marked;
+    below->least_marked--;
     ck_assert_uint_eq(spw__x_wait_queue_check(&queue), SIZE_MAX);
     *below = sound;
     below->priority = root->priority + 1;

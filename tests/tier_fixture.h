@@ -21,6 +21,7 @@ static struct spw__counters counters;
 static struct spw__group root;
 static struct spw__device *device;
 static struct spw__tier tier;
+static bool maps; /* device memory as it is needed */
 
 static inline void quiet(void *arg, int level, const char *message)
 {
@@ -30,6 +31,7 @@ static inline void quiet(void *arg, int level, const char *message)
 }
 
 static const struct spw__log no_log = {.fn = quiet};
+static const struct spw__log *log_to = &no_log; /* of the tier */
 
 static inline void setup(void)
 {
@@ -62,7 +64,7 @@ static inline void teardown(void)
 static inline int init(spw_tier which, const spw_spec_pool *pools, uint32_t n_pools)
 {
     const struct spw__tier_config config = {.tier = which, .pools = pools, .n_pools = n_pools, .address_ordered = true,
-                                            .device = device, .meta = &meta, .waits = &waits, .counters = &counters,
+                                            .device = device, .maps = maps, .log = log_to, .meta = &meta, .waits = &waits, .counters = &counters,
                                             .first_counter = 10};
     return spw__tier_init(&tier, &config);
 }

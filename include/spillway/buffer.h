@@ -1,11 +1,16 @@
 /* Buffers: payloads that live in whichever tier has room, and the maps through which their bytes are reached.
  *
- * A buffer begins unsealed: it belongs to its producer, can be written, cannot be retained, and is never pushed out.
- * Seal makes its content immutable and the buffer a candidate for spilling whenever it is not mapped. Mapping brings
- * the bytes to a place and holds them there; unmap lets go.
+ * A buffer begins unsealed: it belongs to its producer, can be written, cannot be retained, and is pushed out only if
+ * its producer marked it spillable. Seal makes its content immutable and the buffer a candidate for spilling whenever
+ * it is not mapped. Mapping brings the bytes to a place and holds them there; unmap lets go.
  *
- *     admit or alloc --> unsealed --seal--> sealed --release of the last reference--> gone
- *                        (map READ|WRITE)   (map READ)
+ *     admit or alloc --> unsealed --------------seal--> sealed --release of the last reference--> gone
+ *                        (map READ|WRITE)             (map READ; a victim while it is not mapped)
+ *                           |        ^                   ^   |
+ *        set_spillable(true)|        |(false)            |   \--make_writable--> unsealed
+ *                           v        |                   |
+ *                        unsealed, spillable --seal------/
+ *                        (map READ|WRITE; a victim while it is not mapped)
  *
  * Threads: every call may be made from any thread at any time, except that one view must not be used by two threads at
  * once. Ownership: admit and alloc give the caller one reference; retain adds one; release gives one back.
@@ -20,6 +25,7 @@
 #ifndef SPILLWAY_BUFFER_H
 #define SPILLWAY_BUFFER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -79,14 +85,14 @@ static inline void spw_alloc_options_init(spw_alloc_options *options)
 }
 
 /* Takes in a buffer of bytes (content undefined, contiguous) in the first of device, pinned_host and host that has
- * room, pushing nobody out. Only when all of them are full it waits, while the coldest sealed buffers of the lowest go
- * to disk. Never causes a copy from device to pinned_host (origin: RapidsMPF's "a spill that never needs to spill").
- * options NULL means the defaults; they are read during the call only. bytes may be 0. Blocks until there is room or
- * the deadline, unless NOWAIT or a timeout of 0 says otherwise. Errors: SPW_EINVAL (NULL, options, a place that does
- * not exist), SPW_ENOMEM (no room before the deadline), SPW_EFRAG (at the deadline enough was free, but in no hole that
- * fits), SPW_EAGAIN (NOWAIT), SPW_ETOOBIG (no pool, or no budget that is charged, can ever hold it), SPW_ENOMETA,
- * SPW_ECANCELED, SPW_ESHUTDOWN (a forced destroy), SPW_ENOSPC, SPW_EIO or SPW_EDEVICE (what would have made room cannot
- * be pushed out), SPW_EFORK. On error *out is NULL. Since 0.1. */
+ * room, pushing nobody out. Only when all of them are full it waits, while the coldest buffers of the lowest that may
+ * go are moved to disk. Never causes a copy from device to pinned_host (origin: RapidsMPF's "a spill that never needs
+ * to spill"). options NULL means the defaults; they are read during the call only. bytes may be 0. Blocks until there
+ * is room or the deadline, unless NOWAIT or a timeout of 0 says otherwise. Errors: SPW_EINVAL (NULL, options, a place
+ * that does not exist), SPW_ENOMEM (no room before the deadline), SPW_EFRAG (at the deadline enough was free, but in no
+ * hole that fits), SPW_EAGAIN (NOWAIT), SPW_ETOOBIG (no pool, or no budget that is charged, can ever hold it),
+ * SPW_ENOMETA, SPW_ECANCELED, SPW_ESHUTDOWN (a forced destroy), SPW_ENOSPC, SPW_EIO or SPW_EDEVICE (what would have
+ * made room cannot be pushed out), SPW_EFORK. On error *out is NULL. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_admit(spw_manager *manager, size_t bytes, const spw_admit_options *options,
                                      spw_buffer **out);
 
@@ -99,6 +105,16 @@ SPW_API SPW_MUST_CHECK int spw_alloc(spw_manager *manager, spw_place place, size
  * SPW_EMAPPED while it is mapped for writing. Does not block. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_buffer_seal(spw_buffer *buffer);
 
+/* Says of an unsealed buffer whether it may be pushed out, to disk too, while no view of it is open: for a producer
+ * that is not done with it, but does not need it for a while, as when its task was asked with SPW_ERETRY. Marking wakes
+ * who waits for room. false takes it back: a spill under way is called off or ends, none begins later, and what was
+ * pushed out stays where it is until it is mapped or written. Before a map for writing returns, no spill reads the
+ * bytes any more, and their copies on disk are given back: what comes back from there is never older than what was
+ * written last. A map that only reads keeps those copies. A sealed buffer can always be pushed out: true changes
+ * nothing, false is SPW_ESEALED. A buffer that make_writable unsealed is not spillable until it is marked anew. Does
+ * not block. Since 0.1. */
+SPW_API SPW_MUST_CHECK int spw_buffer_set_spillable(spw_buffer *buffer, bool spillable);
+
 /* Adds a reference to a sealed buffer. SPW_EINVAL when it is not sealed. Does not block. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_buffer_retain(spw_buffer *buffer);
 
@@ -108,12 +124,13 @@ SPW_API SPW_MUST_CHECK int spw_buffer_retain(spw_buffer *buffer);
  * both errors are mistakes of the program's and leave everything as it was. Since 0.1. */
 SPW_API int spw_buffer_release(spw_buffer *buffer);
 
-/* Makes *buffer one that the caller may write: nothing happens when it is unsealed; when the caller's reference is the
- * only one, it is unsealed where it is (place says where to bring it if it is on disk) and its copies below are dropped
- * (SPW_EMAPPED while it is mapped); otherwise a copy is allocated in the tier where the bytes lie, under its budget,
- * the caller's reference to the shared one is given back, and *buffer is the copy, with its head and tag. Blocks as
- * spw_map and spw_alloc do, and while the bytes are copied; their errors; on error *buffer is as before. options NULL
- * means the defaults. (Origin: data shared between DataFlow's nodes is immutable; copy before changing.) Since 0.1. */
+/* Makes *buffer one that the caller may write: nothing happens when it is unsealed, wherever it lies; when the caller's
+ * reference is the only one, it is unsealed where it is (place says where to bring it if it is on disk) and its copies
+ * below are dropped (SPW_EMAPPED while it is mapped); otherwise a copy is allocated in the tier where the bytes lie,
+ * under its budget, the caller's reference to the shared one is given back, and *buffer is the copy, with its head and
+ * tag. Blocks as spw_map and spw_alloc do, and while the bytes are copied; their errors; on error *buffer is as before.
+ * options NULL means the defaults. (Origin: data shared between DataFlow's nodes is immutable; copy before changing.)
+ * Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_buffer_make_writable(spw_buffer **buffer, spw_place place,
                                                     const spw_alloc_options *options);
 
@@ -132,9 +149,10 @@ SPW_API const char *spw_buffer_tag(const spw_buffer *buffer);
 
 /* Copies bytes from src (CPU memory) into an unsealed buffer at offset, wherever it lies, device included; the way to
  * fill an admitted buffer whose place the CPU cannot address. Blocks until the copy is done, and before that, for at
- * most the manager's default timeout, for what streams still do with it. SPW_ESEALED when sealed, SPW_EINVAL when
- * offset + bytes is beyond its size, SPW_EDEVICE, SPW_ENOMETA; SPW_EMAPPED, SPW_ETIMEDOUT and SPW_ESHUTDOWN as spw_map.
- * Since 0.1. */
+ * most the manager's default timeout, for what streams still do with it. A spillable buffer that does not lie together
+ * in memory any more is brought there first, as spw_map does it, but for content that is overwritten as a whole: to the
+ * lowest place, from where its lowest bytes lie upward, that has a pool which can hold it. SPW_ESEALED when sealed,
+ * SPW_EINVAL when offset + bytes is beyond its size, SPW_EDEVICE, and the other errors of spw_map. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_buffer_write(spw_buffer *buffer, size_t offset, const void *src, size_t bytes);
 
 /* Map flags. */
@@ -143,8 +161,9 @@ SPW_API SPW_MUST_CHECK int spw_buffer_write(spw_buffer *buffer, size_t offset, c
 #define SPW_MAP_DISCARD 0x04u /* with WRITE: the old content is not needed and is not moved */
 #define SPW_MAP_NOMOVE 0x08u  /* SPW_EWRONGTIER instead of moving the bytes */
 #define SPW_MAP_HERE 0x10u    /* map wherever the bytes lie in memory; place is only asked when they are on disk */
-#define SPW_MAP_NOWAIT 0x20u  /* neither evict, nor wait for room, nor read from disk: SPW_EAGAIN instead. A copy from
-                                 another memory tier is made, and waited for unless there is a stream */
+#define SPW_MAP_NOWAIT 0x20u  /* neither evict, nor wait for room, nor read from disk, nor (WRITE) wait for a spill of
+                                 the buffer: SPW_EAGAIN instead. A copy from another memory tier is made, and waited
+                                 for unless there is a stream */
 
 /* Options of spw_map. */
 typedef struct spw_map_options {
@@ -174,7 +193,8 @@ typedef struct spw_view {
 
 /* Makes the whole payload addressable at place, contiguous, and holds it there until spw_unmap. If the bytes lie
  * elsewhere they are moved (reserving room may evict colder buffers and wait); bytes read back from disk are checked
- * against what was written. Several maps of one buffer may be open, all at one place.
+ * against what was written. Several maps of one buffer may be open, all at one place. A map that meets a spill of the
+ * buffer calls it off if it has not begun; one with WRITE also waits until what has begun is over.
  * Without a stream it blocks until the bytes are there and all earlier uses of the buffer, those that were given to
  * spw_unmap, have completed.
  * With one (stream.h) it enqueues the copies on streams of the library's own, after those uses, makes the stream wait

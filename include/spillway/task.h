@@ -4,9 +4,9 @@
  * the least important task is asked to give back (SPW_ERETRY), then the others, each gets its turn, and the most
  * important one is asked to take less (SPW_ESPLIT). No wait hangs because every task waits for another.
  *
- * What a task does on SPW_ERETRY: it seals, unmaps or releases what it can, calls spw_task_wait_turn, and tries again.
- * On SPW_ESPLIT: it tries again with a part of the work. A task that is asked again and again without getting further
- * ends with SPW_ENOMEM, whose detail names who holds the memory.
+ * What a task does on SPW_ERETRY: it seals, unmaps, marks spillable (spw_buffer_set_spillable) or releases what it can,
+ * calls spw_task_wait_turn, and tries again. On SPW_ESPLIT: it tries again with a part of the work. A task that is
+ * asked again and again without getting further ends with SPW_ENOMEM, whose detail names who holds the memory.
  *
  *     running --its threads all wait--> waiting --granted--> running
  *                                        |--SPW_ERETRY--> running --spw_task_wait_turn--> parked --its turn--> running

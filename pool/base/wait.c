@@ -6,6 +6,7 @@
 
 #include "pool/base/error.h"
 #include "pool/base/wait_pass.h"
+#include "pool/base/wait_walk.h"
 
 void spw__waitset_init(struct spw__waitset *set, const struct spw__clock *clock)
 {
@@ -197,12 +198,12 @@ void spw__waitset_signal_object(struct spw__waitset *set, const void *object)
 
 /* The first after a place in the order on any of channels. */
 static struct spw__waiter *next_of(const struct spw__waitset *set, uint32_t channels,
-                                   const struct spw__wait_order *after, const struct spw__wait_filter *filter)
+                                   const struct spw__wait_order *after)
 {
     const struct spw__wait_node *best = NULL;
     for (unsigned channel = 0; channel < SPW__WAIT_CHANNELS; channel++) {
         const struct spw__wait_node *node = channels & SPW__CHANNEL(channel)
-                                                ? spw__wait_queue_next(&set->trees[channel], after, filter)
+                                                ? spw__wait_queue_next(&set->trees[channel], after, NULL)
                                                 : NULL;
         if (node && (!best || spw__wait_before(&node->order, &best->order)))
             best = node;
@@ -210,14 +211,14 @@ static struct spw__waiter *next_of(const struct spw__waitset *set, uint32_t chan
     return best ? best->owner : NULL;
 }
 
-static void visit_memory_locked(struct spw__waitset *set, uint32_t channels, const struct spw__wait_filter *filter,
+static void visit_memory_locked(struct spw__waitset *set, uint32_t channels,
                                 int (*visit)(struct spw__waiter *waiter, void *arg), void *arg)
 {
     struct spw__wait_order at;
     struct spw__waiter *waiter;
     int result = SPW_EAGAIN;
     for (const struct spw__wait_order *after = NULL;
-         result != SPW__VISIT_STOP && (waiter = next_of(set, channels, after, filter)); after = &at) {
+         result != SPW__VISIT_STOP && (waiter = next_of(set, channels, after)); after = &at) {
         at = waiter->nodes[0].order;
         waiter->served = channels;
         result = visit(waiter, arg);
@@ -243,44 +244,48 @@ static void visit_objects_locked(struct spw__waitset *set, int (*visit)(struct s
 void spw__waitset_visit_locked(struct spw__waitset *set, uint32_t channels,
                                int (*visit)(struct spw__waiter *waiter, void *arg), void *arg)
 {
-    visit_memory_locked(set, channels & SPW__CHANNELS_MEMORY, NULL, visit, arg);
+    visit_memory_locked(set, channels & SPW__CHANNELS_MEMORY, visit, arg);
     if (channels & SPW__CHANNEL_OBJECT)
         visit_objects_locked(set, visit, arg);
 }
 
-static void visit_all(struct spw__waitset *set, uint32_t channels, const struct spw__wait_filter *filter,
-                      int (*visit)(struct spw__waiter *waiter, void *arg), void *arg)
+static void visit_walk(struct spw__waitset *set, uint32_t channels, bool demands_only,
+                       int (*visit)(struct spw__waiter *waiter, void *arg), void *arg)
 {
+    struct spw__wait_walk walk = {.channels = channels, .marked_only = demands_only};
+    struct spw__waiter *waiter;
+    int result = SPW_EAGAIN;
+    for (unsigned channel = 0; channel < SPW__WAIT_CHANNELS; channel++)
+        walk.most[channel] = SPW__WAIT_UNBOUNDED;
     spw__mutex_lock(&set->lock);
-    visit_memory_locked(set, channels, filter, visit, arg);
+    spw__wait_walk_begin(&walk, set);
+    while (result != SPW__VISIT_STOP && (waiter = spw__wait_walk_next(&walk))) {
+        waiter->served = channels;
+        result = visit(waiter, arg);
+        if (result == SPW__VISIT_ENOUGH)
+            spw__wait_walk_leave_out(&walk, waiter, channels);
+        else if (result != SPW_EAGAIN && result != SPW__VISIT_STOP)
+            spw__wait_give_locked(set, waiter, result);
+    }
+    spw__wait_walk_end(&walk);
     spw__wait_settle_unlock(set);
 }
 
 void spw__waitset_visit(struct spw__waitset *set, uint32_t channels,
                         int (*visit)(struct spw__waiter *waiter, void *arg), void *arg)
 {
-    visit_all(set, channels, NULL, visit, arg);
-}
-
-/* Those alone who ask for room to be made. */
-static struct spw__wait_filter demands_only(void)
-{
-    struct spw__wait_filter filter = {.marked_only = true};
-    for (unsigned lane = 0; lane < SPW__WAIT_LANES; lane++)
-        filter.bound[lane] = SPW__WAIT_UNBOUNDED;
-    return filter;
+    visit_walk(set, channels, false, visit, arg);
 }
 
 void spw__waitset_visit_demands(struct spw__waitset *set, uint32_t channels,
                                 int (*visit)(struct spw__waiter *waiter, void *arg), void *arg)
 {
-    const struct spw__wait_filter filter = demands_only();
-    visit_all(set, channels, &filter, visit, arg);
+    visit_walk(set, channels, true, visit, arg);
 }
 
 bool spw__waitset_summon_locked(struct spw__waitset *set, unsigned channel, bool urgent)
 {
-    const struct spw__wait_filter filter = demands_only();
+    const struct spw__wait_filter filter = {.bound = SPW__WAIT_UNBOUNDED, .marked_only = true};
     const struct spw__wait_node *node = NULL;
     struct spw__waiter *found = NULL;
     while ((!found || found->helping) &&

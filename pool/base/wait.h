@@ -12,7 +12,8 @@
  * freed; both with a full fence between. A pass considers all waiters that could now proceed, in this order: oldest
  * first in bands of 100 ms, within a band by net_bytes (who frees most first), then by arrival. What cannot proceed is
  * skipped in O(log n): who needs more than there is room for, and who needs at least as much, on all of the pass's
- * channels where it waits, as one of the same key that has just failed there. wait_pass.c says why that is sound.
+ * channels where it waits, as one of the same key that has just failed there. wait_pass.c says why that is sound. So a
+ * pass costs something for each key of which somebody needs no more than there is room for, and not for each waiter.
  *
  * Nobody starves. The front of a channel that SPW__WAIT_PASS_MAX grants have passed over becomes a barrier:
  *
@@ -50,7 +51,9 @@ enum { SPW__WAIT_CHANNELS = 3 }; /* the memory tiers, by number */
 #define SPW__WAIT_STALL_NS (UINT64_C(100) * 1000 * 1000) /* a barrier under which nothing is freed ends after this */
 #define SPW__WAIT_PASS_MAX 16
 
-#define SPW__VISIT_STOP 1 /* what a visit returns to end the walk: the waiter goes on waiting */
+/* What a visit returns beside results: the waiter goes on waiting. */
+#define SPW__VISIT_STOP 1   /* and the walk ends */
+#define SPW__VISIT_ENOUGH 2 /* and those of its key that need as much are left out; not of visit_locked */
 
 struct spw__waitset;
 
@@ -63,8 +66,14 @@ enum spw__wait_what {
     SPW__WAIT_TICKET,
 };
 
-/* The trees that a waiter may be in; those of the memory tiers come first, by number. */
-enum { SPW__WAIT_TREE_OBJECT = SPW__WAIT_CHANNELS, SPW__WAIT_TREE_DEADLINE, SPW__WAIT_TREES };
+/* The trees that a waiter may be in; those of the memory tiers come first, by number: in order, then the same by key.
+ */
+enum {
+    SPW__WAIT_TREE_KEYS = SPW__WAIT_CHANNELS,
+    SPW__WAIT_TREE_OBJECT = SPW__WAIT_TREE_KEYS + SPW__WAIT_CHANNELS,
+    SPW__WAIT_TREE_DEADLINE,
+    SPW__WAIT_TREES
+};
 
 struct spw__waiter {
     /* Set by the user before enqueue, and constant until DONE. attempt returns SPW_EAGAIN to go on waiting; NULL: there
@@ -99,31 +108,20 @@ struct spw__waiter {
     int result;
     struct spw__waitset *set;
     struct spw__wait_node nodes[SPW__WAIT_TREES];
+    bool candidate;                           /* of its key, in the walk under way (wait_walk.h): */
+    struct spw__wait_node walk_node;          /* its place there, */
+    uint64_t walk_bounds[SPW__WAIT_CHANNELS]; /* and what the walk still looks at of its key */
     struct spw__cond done;
     /* Guarded by the cancel token's lock. */
     struct spw__waiter *cancel_prev, *cancel_next;
 };
 
-/* Keys with a lane of their own; those of all others share the last one. */
-struct spw__wait_lane {
-    const void *key;
-    uint32_t n_waiters; /* 0: free */
-};
-
-/* What the pass of this number still attempts of a key in the shared lane. */
-struct spw__wait_bound {
-    const void *key;
-    uint64_t pass;
-    uint64_t bound[SPW__WAIT_CHANNELS];
-};
-
-enum { SPW__WAIT_BOUNDS = 64 };
+struct spw__wait_walk;
 
 struct spw__waitset {
     struct spw__mutex lock;
     struct spw__wait_queue trees[SPW__WAIT_TREES];      /* guarded by lock */
-    struct spw__wait_lane lanes[SPW__WAIT_LANES - 1];   /* guarded by lock */
-    struct spw__wait_bound bounds[SPW__WAIT_BOUNDS];    /* guarded by lock: by key; of two keys the later one's */
+    struct spw__wait_walk *walk;                        /* guarded by lock: the one under way, or NULL */
     struct spw__waiter *barriers[SPW__WAIT_CHANNELS];   /* guarded by lock: for whom a channel is barred, or NULL */
     uint64_t freed_ns[SPW__WAIT_CHANNELS];              /* guarded by lock: last progress under a barrier */
     struct spw__waiter *enqueuing;                      /* guarded by lock: until it is DONE */
@@ -206,7 +204,7 @@ void spw__waitset_signal_object(struct spw__waitset *set, const void *object);
 
 /* Visits the waiters on channels (memory tiers), in order, under the lock. visit returns SPW_EAGAIN, SPW__VISIT_STOP,
  * or a result to complete the waiter with. _demands: only those who ask for room to be made there; the others cost
- * nothing. _locked: for hooks and who holds the lock already; with SPW__CHANNEL_OBJECT also those who wait for an
+ * nothing; nor do those that SPW__VISIT_ENOUGH leaves out. _locked: for hooks and who holds the lock already; with SPW__CHANNEL_OBJECT also those who wait for an
  * object, last. */
 void spw__waitset_visit(struct spw__waitset *set, uint32_t channels,
                         int (*visit)(struct spw__waiter *waiter, void *arg), void *arg);

@@ -1,14 +1,15 @@
 /* Passes over those that wait, how a waiter ends, and barriers. Neighbours: wait.c has the calls, wait_queue.c the
- * trees.
+ * trees, wait_walk.c goes through them.
  *
- * Who is skipped, and why nobody who could proceed is. A pass bounds, per channel and lane, the need it still attempts.
+ * Who is skipped, and why nobody who could proceed is. A pass bounds, per channel and key, the need it still attempts.
  * The bound is the room there is; and where a request of a key failed, it is less than that request needed. The second
  * is sound since a request's chances only shrink with its size: budgets are those of the same groups, the pools that it
  * may use are a subset of those of a smaller request, and a hole that holds it would have held the smaller one. It is
  * up to the user that this is so: where it is not (another alignment, objects from slabs) the key differs or need is 0.
  * It is sound within one pass alone, and what is freed during it is signalled after it. A waiter on several channels
- * is skipped only where each of the pass's channels says so; on the others nothing was freed. Keys beyond those that
- * have a lane share one: there too an attempt is spared, but not the look at each waiter.
+ * is skipped only where each of the pass's channels says so; on the others nothing was freed. Of each key the oldest
+ * within the bounds is attempted by every pass, so that whatever was freed, in whichever group, or set higher, is met by
+ * it; nobody has to be told whose waiters it concerns, and no wake-up can be lost to a wrong guess.
  *
  * The front of a channel is attempted by every pass, whatever the bound: what its failure says (no room, no hole) is
  * what others act on.
@@ -16,26 +17,9 @@
 #include "pool/base/wait_pass.h"
 
 #include "pool/base/error.h"
+#include "pool/base/wait_walk.h"
 
-enum { SHARED_LANE = SPW__WAIT_LANES - 1, HELD_BACK_MAX = 16 };
-
-static uint8_t take_lane_locked(struct spw__waitset *set, const void *key)
-{
-    unsigned lane = SHARED_LANE;
-    for (unsigned i = 0; i < SHARED_LANE; i++) {
-        if (set->lanes[i].n_waiters != 0 && set->lanes[i].key == key) {
-            lane = i;
-            break;
-        }
-        if (set->lanes[i].n_waiters == 0 && lane == SHARED_LANE)
-            lane = i;
-    }
-    if (lane != SHARED_LANE) {
-        set->lanes[lane].key = key;
-        set->lanes[lane].n_waiters++;
-    }
-    return (uint8_t)lane;
-}
+enum { HELD_BACK_MAX = 16 };
 
 static void count_channels(struct spw__waitset *set, uint32_t channels, uint32_t delta)
 {
@@ -54,7 +38,7 @@ static bool is_in(const struct spw__waitset *set, const struct spw__waiter *wait
     case SPW__WAIT_TREE_OBJECT: return (waiter->channels & SPW__CHANNEL_OBJECT) != 0;
     case SPW__WAIT_TREE_DEADLINE:
         return waiter->deadline_ns != UINT64_MAX && !spw__wait_times_itself(set, waiter);
-    default: return (waiter->channels & SPW__CHANNEL(tree)) != 0;
+    default: return (waiter->channels & SPW__CHANNEL(tree % SPW__WAIT_CHANNELS)) != 0;
     }
 }
 
@@ -62,19 +46,20 @@ void spw__wait_insert_locked(struct spw__waitset *set, struct spw__waiter *waite
 {
     const struct spw__wait_order order = {.band = spw__clock_now_ns(set->clock) / SPW__WAIT_BAND_NS,
                                           .net_bytes = waiter->net_bytes, .sequence = ++set->sequence};
-    const bool memory = (waiter->channels & SPW__CHANNELS_MEMORY) != 0;
-    const uint8_t lane = memory ? take_lane_locked(set, waiter->key) : SHARED_LANE;
+    waiter->candidate = false;
     for (unsigned tree = 0; tree < SPW__WAIT_TREES; tree++) {
         struct spw__wait_node *node = &waiter->nodes[tree];
-        *node = (struct spw__wait_node){.order = order, .owner = waiter, .lane = lane};
+        *node = (struct spw__wait_node){.order = order, .owner = waiter};
         if (tree == SPW__WAIT_TREE_OBJECT)
             node->order = (struct spw__wait_order){.band = (uintptr_t)waiter->object, .sequence = order.sequence};
         if (tree == SPW__WAIT_TREE_DEADLINE)
             node->order = (struct spw__wait_order){.band = waiter->deadline_ns, .sequence = order.sequence};
-        if (tree < SPW__WAIT_CHANNELS) {
-            node->need = waiter->need[tree];
-            node->marked = (waiter->demands & SPW__CHANNEL(tree)) != 0;
-            waiter->passed[tree] = 0;
+        if (tree < SPW__WAIT_TREE_OBJECT) {
+            const unsigned channel = tree % SPW__WAIT_CHANNELS;
+            node->need = waiter->need[channel];
+            node->marked = (waiter->demands & SPW__CHANNEL(channel)) != 0;
+            node->order.key = tree < SPW__WAIT_TREE_KEYS ? 0 : (uintptr_t)waiter->key;
+            waiter->passed[channel] = 0;
         }
         if (is_in(set, waiter, tree))
             spw__wait_queue_insert(&set->trees[tree], node);
@@ -96,11 +81,11 @@ void spw__wait_finish_locked(struct spw__waitset *set, struct spw__waiter *waite
     for (unsigned channel = 0; channel < SPW__WAIT_CHANNELS; channel++)
         if (set->barriers[channel] == waiter)
             drop_barrier_locked(set, channel);
+    if (waiter->candidate)
+        spw__wait_walk_forget(set->walk, waiter);
     for (unsigned tree = 0; tree < SPW__WAIT_TREES; tree++)
         if (is_in(set, waiter, tree))
             spw__wait_queue_remove(&set->trees[tree], &waiter->nodes[tree]);
-    if (waiter->nodes[0].lane != SHARED_LANE)
-        set->lanes[waiter->nodes[0].lane].n_waiters--;
     count_channels(set, waiter->channels, UINT32_MAX);
     if (waiter->joined)
         spw__wait_leave_cancel_locked(waiter);
@@ -189,118 +174,76 @@ int spw__wait_attempt_locked(struct spw__waitset *set, struct spw__waiter *waite
     return waiter->attempt(waiter);
 }
 
-static struct spw__wait_bound *shared_bound_locked(struct spw__waitset *set, const void *key)
-{
-    return &set->bounds[((uintptr_t)key * UINT64_C(0x9e3779b97f4a7c15) >> 32) % SPW__WAIT_BOUNDS];
-}
-
-/* A pass: the needs that it still attempts, by channel. */
-struct pass {
-    struct spw__waitset *set;
-    uint32_t channels;
-    struct spw__wait_filter filters[SPW__WAIT_CHANNELS];
-};
-
-static void lower(uint64_t *bound, uint64_t to)
-{
-    *bound = *bound < to ? *bound : to;
-}
-
-static void lower_to_room_locked(struct pass *pass)
+/* To the room that there is. */
+static void lower_to_room_locked(struct spw__wait_walk *pass)
 {
     const struct spw__waitset *set = pass->set;
     for (unsigned channel = 0; set->room && channel < SPW__WAIT_CHANNELS; channel++) {
         if (!(pass->channels & SPW__CHANNEL(channel)))
             continue;
         const uint64_t room = set->room(set->room_arg, channel);
-        for (unsigned lane = 0; lane < SPW__WAIT_LANES; lane++)
-            lower(&pass->filters[channel].bound[lane], room);
+        if (pass->most[channel] > room)
+            pass->most[channel] = room;
     }
 }
 
-/* After a failed attempt: whoever needs as much, of the same key, need not be tried. */
-static void lower_to_failed_locked(struct pass *pass, const struct spw__waiter *waiter)
-{
-    struct spw__waitset *set = pass->set;
-    const unsigned lane = waiter->nodes[0].lane;
-    struct spw__wait_bound *shared = lane == SHARED_LANE ? shared_bound_locked(set, waiter->key) : NULL;
-    if (!waiter->attempt)
-        return;
-    if (shared && (shared->pass != set->passes || shared->key != waiter->key)) {
-        *shared = (struct spw__wait_bound){.key = waiter->key, .pass = set->passes};
-        for (unsigned channel = 0; channel < SPW__WAIT_CHANNELS; channel++)
-            shared->bound[channel] = SPW__WAIT_UNBOUNDED;
-    }
-    for (unsigned channel = 0; channel < SPW__WAIT_CHANNELS; channel++)
-        if ((waiter->channels & ~waiter->barred & SPW__CHANNEL(channel)) && waiter->nodes[channel].need != 0)
-            lower(shared ? &shared->bound[channel] : &pass->filters[channel].bound[lane],
-                  waiter->nodes[channel].need - 1);
-}
-
-/* A waiter in the shared lane, where the tree cannot skip it: true when it has no chance, and is no front. */
-static bool is_spared_locked(const struct pass *pass, const struct spw__waiter *waiter)
-{
-    struct spw__waitset *set = pass->set;
-    const struct spw__wait_bound *shared = shared_bound_locked(set, waiter->key);
-    if (waiter->nodes[0].lane != SHARED_LANE || shared->pass != set->passes || shared->key != waiter->key)
-        return false;
-    for (unsigned channel = 0; channel < SPW__WAIT_CHANNELS; channel++)
-        if ((pass->channels & waiter->channels & SPW__CHANNEL(channel)) &&
-            (waiter->nodes[channel].need <= shared->bound[channel] || set->trees[channel].first->owner == waiter))
-            return false;
-    return true;
-}
-
-static struct spw__wait_node *next_on_channel_locked(const struct pass *pass, unsigned channel,
-                                                     const struct spw__wait_order *after)
-{
-    const struct spw__waitset *set = pass->set;
-    struct spw__wait_node *front = set->barriers[channel] ? &set->barriers[channel]->nodes[channel]
-                                                          : set->trees[channel].first;
-    if (front && (!after || spw__wait_before(after, &front->order)))
-        return front;
-    return set->barriers[channel] ? NULL
-                                  : spw__wait_queue_next(&set->trees[channel], after, &pass->filters[channel]);
-}
-
-/* The first after a place in the order, over all channels of the pass. */
-static struct spw__waiter *next_locked(const struct pass *pass, const struct spw__wait_order *after)
+/* The first front of the pass's channels after a place in the order; of a barred one that is whom it is left to. */
+static struct spw__waiter *front_after_locked(const struct spw__waitset *set, uint32_t channels,
+                                              const struct spw__wait_order *after)
 {
     const struct spw__wait_node *best = NULL;
     for (unsigned channel = 0; channel < SPW__WAIT_CHANNELS; channel++) {
-        if (!(pass->channels & SPW__CHANNEL(channel)))
-            continue;
-        const struct spw__wait_node *node = next_on_channel_locked(pass, channel, after);
-        if (node && (!best || spw__wait_before(&node->order, &best->order)))
-            best = node;
+        const struct spw__wait_node *front = set->barriers[channel] ? &set->barriers[channel]->nodes[channel]
+                                                                    : set->trees[channel].first;
+        if ((channels & SPW__CHANNEL(channel)) && front && (!after || spw__wait_before(after, &front->order)) &&
+            (!best || spw__wait_before(&front->order, &best->order)))
+            best = front;
     }
     return best ? best->owner : NULL;
 }
 
+/* The next of a pass: the walk's, or a front that is out of its bounds. */
+static struct spw__waiter *next_locked(struct spw__wait_walk *pass, const struct spw__wait_order *after, bool *walks)
+{
+    const struct spw__waiter *candidate = spw__wait_walk_peek(pass);
+    struct spw__waiter *front = front_after_locked(pass->set, pass->channels, after);
+    *walks = candidate && (!front || !spw__wait_before(&front->nodes[0].order, &candidate->nodes[0].order));
+    return *walks ? spw__wait_walk_next(pass) : front;
+}
+
+/* Whom a failure spares an attempt: those of its key that need as much. Of a front that is out of the walk's bounds it
+ * says nothing that they do not. */
+static void note_failure_locked(struct spw__wait_walk *pass, struct spw__waiter *waiter, bool walks)
+{
+    if (walks && waiter->attempt)
+        spw__wait_walk_leave_out(pass, waiter, ~waiter->barred);
+    for (unsigned channel = 0; waiter->held_back && channel < SPW__WAIT_CHANNELS; channel++)
+        if (pass->set->barriers[channel] == waiter)
+            drop_barrier_locked(pass->set, channel);
+}
+
 void spw__wait_pass_locked(struct spw__waitset *set, uint32_t channels)
 {
-    struct pass pass = {.set = set, .channels = channels};
+    struct spw__wait_walk pass = {.set = set, .channels = channels, .heeds_barriers = true};
     struct spw__wait_order at;
     struct spw__waiter *waiter;
-    for (unsigned i = 0; i < SPW__WAIT_CHANNELS * SPW__WAIT_LANES; i++)
-        pass.filters[i / SPW__WAIT_LANES].bound[i % SPW__WAIT_LANES] = SPW__WAIT_UNBOUNDED;
+    bool walks;
+    for (unsigned channel = 0; channel < SPW__WAIT_CHANNELS; channel++)
+        pass.most[channel] = SPW__WAIT_UNBOUNDED;
     lower_to_room_locked(&pass);
     set->passes++;
-    for (const struct spw__wait_order *after = NULL; (waiter = next_locked(&pass, after)); after = &at) {
+    spw__wait_walk_begin(&pass, set);
+    for (const struct spw__wait_order *after = NULL; (waiter = next_locked(&pass, after, &walks)); after = &at) {
         at = waiter->nodes[0].order;
-        if (is_spared_locked(&pass, waiter))
-            continue;
         const int result = spw__wait_attempt_locked(set, waiter);
         if (result == SPW_EAGAIN) {
-            lower_to_failed_locked(&pass, waiter);
-            for (unsigned channel = 0; waiter->held_back && channel < SPW__WAIT_CHANNELS; channel++)
-                if (set->barriers[channel] == waiter)
-                    drop_barrier_locked(set, channel);
+            note_failure_locked(&pass, waiter, walks);
         } else {
             spw__wait_give_locked(set, waiter, result);
             lower_to_room_locked(&pass);
         }
     }
+    spw__wait_walk_end(&pass);
 }
 
 void spw__wait_settle_locked(struct spw__waitset *set)

@@ -14,18 +14,17 @@ static void include(struct spw__wait_node *node, const struct spw__wait_node *ch
 {
     if (!child)
         return;
-    for (unsigned lane = 0; lane < SPW__WAIT_LANES; lane++)
-        if (node->least[lane] > child->least[lane])
-            node->least[lane] = child->least[lane];
-    node->any_marked |= child->any_marked;
+    if (node->least > child->least)
+        node->least = child->least;
+    if (node->least_marked > child->least_marked)
+        node->least_marked = child->least_marked;
 }
 
 /* Recomputes what node knows of its subtree from itself and its children. */
 static void update(struct spw__wait_node *node)
 {
-    for (unsigned lane = 0; lane < SPW__WAIT_LANES; lane++)
-        node->least[lane] = lane == node->lane ? node->need : UINT64_MAX;
-    node->any_marked = node->marked;
+    node->least = node->need;
+    node->least_marked = node->marked ? node->need : UINT64_MAX;
     include(node, node->left);
     include(node, node->right);
 }
@@ -116,26 +115,19 @@ void spw__wait_queue_remove(struct spw__wait_queue *queue, struct spw__wait_node
 
 static bool passes(const struct spw__wait_node *node, const struct spw__wait_filter *filter)
 {
-    return !filter || (node->need <= filter->bound[node->lane] && (node->marked || !filter->marked_only));
+    return !filter || (node->need <= filter->bound && (node->marked || !filter->marked_only));
 }
 
-/* True when a node below root may pass. It is exact as long as only one of the two, bounds or marks, excludes any. */
-static bool may_pass(const struct spw__wait_node *root, const struct spw__wait_filter *filter)
+/* True when the node root, or one below it, passes. */
+static bool any_passes(const struct spw__wait_node *root, const struct spw__wait_filter *filter)
 {
-    if (!filter)
-        return true;
-    if (filter->marked_only && !root->any_marked)
-        return false;
-    for (unsigned lane = 0; lane < SPW__WAIT_LANES; lane++)
-        if (root->least[lane] <= filter->bound[lane])
-            return true;
-    return false;
+    return !filter || (filter->marked_only ? root->least_marked : root->least) <= filter->bound;
 }
 
 static struct spw__wait_node *find(struct spw__wait_node *root, const struct spw__wait_order *after,
                                    const struct spw__wait_filter *filter)
 {
-    if (!root || !may_pass(root, filter))
+    if (!root || !any_passes(root, filter))
         return NULL;
     if (after && !spw__wait_before(after, &root->order))
         return find(root->right, after, filter);
@@ -163,11 +155,9 @@ static size_t check(const struct spw__wait_node *root, const struct spw__wait_no
     const size_t right = check(root->right, last);
     struct spw__wait_node again = *root;
     update(&again);
-    bool sound = right != SIZE_MAX && again.any_marked == root->any_marked &&
-                 (!root->left || root->left->priority <= root->priority) &&
-                 (!root->right || root->right->priority <= root->priority);
-    for (unsigned lane = 0; lane < SPW__WAIT_LANES; lane++)
-        sound &= again.least[lane] == root->least[lane];
+    const bool sound = right != SIZE_MAX && again.least == root->least && again.least_marked == root->least_marked &&
+                       (!root->left || root->left->priority <= root->priority) &&
+                       (!root->right || root->right->priority <= root->priority);
     return sound ? left + 1 + right : SIZE_MAX;
 }
 

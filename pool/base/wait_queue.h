@@ -1,12 +1,10 @@
 /* An ordered, augmented tree of waiters: a treap whose nodes lie in the waiters, so that it needs no memory and never
- * fails. Neighbours: wait.c and wait_pass.c keep one per channel, one of objects, one of deadlines.
+ * fails. Neighbours: wait_pass.c keeps two per channel, one of objects and one of deadlines; wait_walk.c goes through
+ * those of a channel key by key.
  *
- * Order: (band, net_bytes, sequence), all ascending; sequence makes it strict. Each node knows, of all below it, the
- * least need in every lane, and whether one is marked: what cannot be served is skipped by whole subtrees. insert,
- * remove and next take O(log n), first O(1).
- *
- * Lanes. What was found out about one key (a group that is charged) says nothing about another, so that each has a
- * lane of its own, and a bound of its own; who numbers them decides what a lane is.
+ * Order: (key, band, net_bytes, sequence), all ascending; sequence makes it strict. Where all are to be in one order
+ * the key is 0. Each node knows, of all below it, the least need, and the least of those that are marked: what cannot
+ * be served is skipped by whole subtrees. insert, remove and next take O(log n), first O(1).
  *
  * Threads: none of its own; guarded by its user's lock. Ownership: a node belongs to its user, who takes it out.
  */
@@ -17,9 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SPW__WAIT_LANES = 8 };
-
 struct spw__wait_order {
+    uintptr_t key;
     uint64_t band;
     int64_t net_bytes;
     uint64_t sequence;
@@ -30,22 +27,20 @@ struct spw__wait_node {
     struct spw__wait_order order;
     void *owner;
     uint64_t need; /* 0: unknown, within every bound */
-    uint8_t lane;
     bool marked;
     /* Guarded by the user's lock. */
     uint64_t priority; /* of a parent not below that of its children */
     struct spw__wait_node *left, *right;
-    uint64_t least[SPW__WAIT_LANES]; /* of the subtree: the least need in each lane; UINT64_MAX: nobody there */
-    bool any_marked;                 /* of the subtree */
+    uint64_t least, least_marked; /* of the subtree: the least need, and that of the marked; UINT64_MAX: of nobody */
 };
 
 struct spw__wait_queue {
     struct spw__wait_node *root, *first; /* guarded by the user's lock */
 };
 
-/* What next looks for: a node whose need is within the bound of its lane, marked if only those are asked for. */
+/* What next looks for: a node whose need is within the bound, marked if only those are asked for. */
 struct spw__wait_filter {
-    uint64_t bound[SPW__WAIT_LANES]; /* inclusive; below UINT64_MAX */
+    uint64_t bound; /* inclusive; below UINT64_MAX */
     bool marked_only;
 };
 
@@ -53,6 +48,8 @@ struct spw__wait_filter {
 
 static inline bool spw__wait_before(const struct spw__wait_order *a, const struct spw__wait_order *b)
 {
+    if (a->key != b->key)
+        return a->key < b->key;
     if (a->band != b->band)
         return a->band < b->band;
     return a->net_bytes != b->net_bytes ? a->net_bytes < b->net_bytes : a->sequence < b->sequence;
@@ -65,7 +62,7 @@ void spw__wait_queue_remove(struct spw__wait_queue *queue, struct spw__wait_node
 struct spw__wait_node *spw__wait_queue_next(const struct spw__wait_queue *queue, const struct spw__wait_order *after,
                                             const struct spw__wait_filter *filter);
 
-/* Walks the whole tree: order, heap, every least and mark, first. Returns the number of nodes, SIZE_MAX on damage. */
+/* Walks the whole tree: order, heap, every least, first. Returns the number of nodes, SIZE_MAX on damage. */
 size_t spw__x_wait_queue_check(const struct spw__wait_queue *queue);
 
 #endif

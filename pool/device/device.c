@@ -109,7 +109,7 @@ bool spw__device_is_simulated(const struct spw__device *device)
     return device->simulated;
 }
 
-static int no_memory(const struct spw__device *device, uint64_t bytes)
+int spw__device_no_memory(const struct spw__device *device, uint64_t bytes)
 {
     size_t free_bytes = 0, total_bytes = 0;
     (void)CALL(device, mem_get_info, &free_bytes, &total_bytes);
@@ -125,7 +125,7 @@ int spw__device_alloc(struct spw__device *device, uint64_t bytes, uint64_t *addr
     spw__cu_deviceptr found = 0;
     const spw__cu_result result = CALL(device, mem_alloc, &found, (size_t)bytes);
     if (result == SPW__CU_ERROR_OUT_OF_MEMORY)
-        return no_memory(device, bytes);
+        return spw__device_no_memory(device, bytes);
     const int rc = check(device, result, "cuMemAlloc");
     if (rc != 0)
         return rc;

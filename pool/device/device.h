@@ -44,6 +44,24 @@ bool spw__device_is_simulated(const struct spw__device *device); /* for tests */
 int spw__device_alloc(struct spw__device *device, uint64_t bytes, uint64_t *address);
 int spw__device_free(struct spw__device *device, uint64_t address);
 
+/* True for managed memory, which the driver moves as it likes: Spillway's never is. */
+bool spw__device_is_managed(struct spw__device *device, uint64_t address);
+
+/* Memory that comes as it is needed (device_map.c): addresses first, and memory behind parts of them later. */
+
+/* Everything below counts in multiples of this, 2 MiB or more; 0: the device or its driver maps no memory. */
+uint64_t spw__device_map_unit(struct spw__device *device);
+/* Addresses alone, aligned to 2 MiB at least. SPW_ENOMEM, SPW_EDEVICE. */
+int spw__device_reserve(struct spw__device *device, uint64_t bytes, uint64_t *address);
+int spw__device_unreserve(struct spw__device *device, uint64_t address, uint64_t bytes);
+/* Fresh memory behind reserved addresses. It can be exported (as a file descriptor) and reached by GPUDirect RDMA where
+ * the device says that it can; the first time that is checked, and what is missing is said in the log. The driver names
+ * the memory's handle when it is asked for by address. SPW_ENOMEM, SPW_EDEVICE: nothing is mapped. */
+int spw__device_map(struct spw__device *device, uint64_t address, uint64_t bytes, const struct spw__log *log);
+/* Gives back what one map has brought: whole, and no work may use it any more. SPW_EDEVICE: it may be there
+ * still. */
+int spw__device_unmap(struct spw__device *device, uint64_t address, uint64_t bytes);
+
 int spw__device_stream_create(struct spw__device *device, spw__stream *out);
 int spw__device_stream_destroy(struct spw__device *device, spw__stream stream); /* waits for its work */
 
@@ -55,6 +73,23 @@ int spw__device_copy_from(struct spw__device *device, spw__stream stream, void *
                           uint64_t bytes);
 int spw__device_copy_within(struct spw__device *device, spw__stream stream, uint64_t device_dst, uint64_t device_src,
                             uint64_t bytes);
+
+enum spw__copy_kind { SPW__COPY_TO, SPW__COPY_FROM, SPW__COPY_WITHIN };
+
+struct spw__device_copy {
+    enum spw__copy_kind kind;
+    uint64_t dst, src; /* on the device, or of the CPU, as kind says */
+    uint64_t bytes;
+};
+
+/* As many as one call of the driver takes. */
+#define SPW__COPIES_MAX 32u
+
+/* Enqueues several copies on stream, a created one, by one call where the driver has it; they are not ordered among each
+ * other. When one is refused, *done says how many before it are enqueued, and none after it is. */
+int spw__device_copy_batch(struct spw__device *device, spw__stream stream, const struct spw__device_copy *copies,
+                           unsigned n, unsigned *done);
+
 /* Enqueues fn(arg), run once in stream order, with no lock held; spw__sim_translate is valid inside it. fn may not call
  * the device. SPW_ENOTSUP on CUDA, where the application launches kernels itself. */
 int spw__device_launch(struct spw__device *device, spw__stream stream, void (*fn)(void *arg), void *arg);

@@ -194,6 +194,7 @@ int spw__driver_sim_add(const struct spw__sim_config *config, const struct spw__
     spw__mutex_init(&sim->lock, SPW__RANK_DEVICE);
     spw__cond_init(&sim->progress);
     spw__sim_schedule_init(sim, seed_of(config));
+    spw__sim_pacing_init(sim, config);
     sim->capacity = config->capacity_bytes;
     if (spw__sim_memory_init(sim) != 0) {
         destroy(sim);
@@ -225,6 +226,7 @@ void spw__driver_sim_remove(spw__cu_device device)
     (void)pthread_mutex_lock(&devices_lock);
     devices[device] = NULL;
     (void)pthread_mutex_unlock(&devices_lock);
+    spw__sim_pacing_finish(sim);
     destroy(sim);
 }
 

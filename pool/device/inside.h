@@ -25,8 +25,13 @@ struct spw__device {
     struct spw__meta *meta;
     struct spw__mutex lock;
     struct spw__event *idle; /* the pool of events; guarded by lock */
-    _Atomic long live;       /* atomic: allocations, streams, events and registrations not given back */
+    _Atomic long live;       /* atomic: allocations, reservations, streams, events and registrations not given back */
+    atomic_bool never_batches;  /* atomic: the driver has a call for several copies, and does not support it here */
+    _Atomic unsigned map_wants; /* atomic: SPW__MAP_ bits, what mapped memory is asked to be capable of */
+    atomic_bool map_looked_at;  /* atomic: the first mapped memory was */
 };
+
+enum { SPW__MAP_EXPORT = 1, SPW__MAP_RDMA = 2 };
 
 /* Makes the context current, *pushed if it was not so. */
 static inline spw__cu_result enter(const struct spw__device *device, bool *pushed)
@@ -74,5 +79,8 @@ static inline int check(const struct spw__device *device, spw__cu_result result,
     return spw__fail_info(&info, SPW_EDEVICE, "device %d: %s: %s (%u)", device->ordinal, what,
                           error_name(device->driver, result), result);
 }
+
+/* SPW_ENOMEM, with what the device still has. */
+int spw__device_no_memory(const struct spw__device *device, uint64_t bytes);
 
 #endif

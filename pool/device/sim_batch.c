@@ -16,8 +16,9 @@ static spw__cu_result copy_one_locked(struct CUctx_st *sim, uint64_t dst, uint64
     const bool dst_is_host = is_host(sim, dst, bytes), src_is_host = is_host(sim, src, bytes);
     if (dst_is_host && src_is_host)
         return SPW__CU_ERROR_NOT_SUPPORTED;
+    const enum spw__sim_engine engine = src_is_host ? SPW__SIM_H2D : dst_is_host ? SPW__SIM_D2H : SPW__SIM_D2D;
     return spw__sim_copy_locked(
-        sim, stream, dst_is_host ? (void *)(uintptr_t)dst : spw__sim_translate_locked(sim, dst, bytes),
+        sim, stream, engine, dst_is_host ? (void *)(uintptr_t)dst : spw__sim_translate_locked(sim, dst, bytes),
         src_is_host ? (const void *)(uintptr_t)src : spw__sim_translate_locked(sim, src, bytes), bytes);
 }
 

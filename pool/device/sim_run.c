@@ -1,5 +1,6 @@
 /* What runs a simulated device's operations: a thread per stream. Neighbours: sim_stream.c queues the operations,
- * sim_schedule.c says with a seed which one runs next; without one each thread runs its stream's as they come.
+ * sim_schedule.c says with a seed which one runs next; without one each thread runs its stream's as they come, and
+ * sim_engine.c paces the copies of a modelled device.
  *
  *     operation: queued --(the thread: at the head, and with a seed when its turn has come)--> running
  *                running --spw__sim_complete_locked--> freed
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pool/base/clock.h"
 #include "pool/base/thread.h"
 #include "pool/device/sim.h"
 
@@ -40,8 +42,10 @@ void spw__sim_put_mark_locked(struct spw__sim_mark *mark)
 void spw__sim_complete_locked(struct CUctx_st *sim, struct CUstream_st *stream)
 {
     struct spw__sim_op *op = stream->head;
-    if (op->kind == SPW__SIM_SIGNAL)
+    if (op->kind == SPW__SIM_SIGNAL) {
         op->mark->done = true;
+        op->mark->done_ns = stream->at_ns;
+    }
     stream->head = op->next;
     if (!stream->head)
         stream->tail = &stream->head;
@@ -61,12 +65,8 @@ void spw__sim_wait_locked(struct CUctx_st *sim)
         spw__sim_schedule_stalled_locked(sim);
 }
 
-/* A broken device moves nothing any more, and calls nobody. */
 static void run_unlocked(struct CUctx_st *sim, struct CUstream_st *stream, const struct spw__sim_op *op)
 {
-    if (sim->sticky != SPW__CU_SUCCESS)
-        return;
-    stream->running = true;
     spw__mutex_unlock(&sim->lock);
     if (op->kind == SPW__SIM_COPY) {
         memcpy(op->dst, op->src, op->bytes);
@@ -75,16 +75,31 @@ static void run_unlocked(struct CUctx_st *sim, struct CUstream_st *stream, const
         op->fn(op->arg);
         function_of = NULL;
     }
+    const uint64_t now_ns = sim->pacing.on ? spw__clock_monotonic_ns() : 0;
     spw__mutex_lock(&sim->lock);
-    stream->running = false;
+    stream->at_ns = now_ns;
+}
+
+static void wait_for_mark_locked(struct CUctx_st *sim, struct CUstream_st *stream, const struct spw__sim_mark *mark)
+{
+    while (!mark->done)
+        spw__sim_wait_locked(sim);
+    if (mark->done_ns > stream->at_ns)
+        stream->at_ns = mark->done_ns;
 }
 
 static void run_locked(struct CUctx_st *sim, struct CUstream_st *stream, const struct spw__sim_op *op)
 {
-    if (op->kind == SPW__SIM_COPY || op->kind == SPW__SIM_FUNCTION)
+    if (op->kind == SPW__SIM_WAIT)
+        wait_for_mark_locked(sim, stream, op->mark);
+    if (op->kind == SPW__SIM_WAIT || op->kind == SPW__SIM_SIGNAL || sim->sticky != SPW__CU_SUCCESS)
+        return; /* a broken device moves nothing any more, and calls nobody */
+    stream->running = true;
+    if (op->kind == SPW__SIM_COPY && sim->pacing.on)
+        spw__sim_pace_copy_locked(sim, stream, op);
+    else
         run_unlocked(sim, stream, op);
-    while (op->kind == SPW__SIM_WAIT && !op->mark->done)
-        spw__sim_wait_locked(sim);
+    stream->running = false;
 }
 
 /* The operation that the thread is to run now; NULL: the stream ends. */
@@ -106,6 +121,7 @@ static void *stream_main(void *arg)
     struct CUstream_st *stream = arg;
     struct CUctx_st *sim = stream->sim;
     struct spw__sim_op *op;
+    spw__sim_pacing_enter_worker(sim);
     spw__mutex_lock(&sim->lock);
     while ((op = next_locked(sim, stream)) != NULL) {
         run_locked(sim, stream, op);

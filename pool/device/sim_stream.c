@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pool/base/clock.h"
 #include "pool/device/sim.h"
 
 static spw__cu_result start_stream_locked(struct CUctx_st *sim, struct CUstream_st **out)
@@ -53,6 +54,8 @@ void spw__sim_enqueue_locked(struct CUstream_st *stream, struct spw__sim_op *op)
 {
     op->stream = stream;
     op->seq = ++stream->sim->ops;
+    if (stream->sim->pacing.on)
+        op->enqueued_ns = spw__clock_monotonic_ns();
     *stream->tail = op;
     stream->tail = &op->next;
     if (spw__sim_schedule_is_on(stream->sim) && !stream->undecided)
@@ -111,9 +114,8 @@ static bool overlaps(const void *base, size_t bytes, const char *start, uint64_t
 /* What a function touches is not known: it uses everything. */
 static bool uses(const struct spw__sim_op *op, const void *start, uint64_t bytes)
 {
-    return op->kind == SPW__SIM_FUNCTION ||
-           (op->kind == SPW__SIM_COPY &&
-            (overlaps(op->dst, op->bytes, start, bytes) || overlaps(op->src, op->bytes, start, bytes)));
+    return op->kind == SPW__SIM_FUNCTION || (op->kind == SPW__SIM_COPY && (overlaps(op->dst, op->bytes, start, bytes) ||
+                                                                           overlaps(op->src, op->bytes, start, bytes)));
 }
 
 /* The stream's latest operation up to the device's until-th that uses the memory, NULL: none does. */
@@ -250,8 +252,8 @@ static struct spw__sim_op *make_pieces_locked(struct CUctx_st *sim, char *dst, c
     return first;
 }
 
-spw__cu_result spw__sim_copy_locked(struct CUctx_st *sim, struct CUstream_st *stream, void *dst, const void *src,
-                                    size_t bytes)
+spw__cu_result spw__sim_copy_locked(struct CUctx_st *sim, struct CUstream_st *stream, enum spw__sim_engine engine,
+                                    void *dst, const void *src, size_t bytes)
 {
     spw__cu_result result = spw__sim_fault_locked(sim, SPW__FAULT_DEVICE_COPY);
     if (result == SPW__CU_SUCCESS)
@@ -260,13 +262,14 @@ spw__cu_result spw__sim_copy_locked(struct CUctx_st *sim, struct CUstream_st *st
         return result;
     if (!dst || !src || overlaps(dst, bytes, src, bytes))
         return SPW__CU_ERROR_INVALID_VALUE;
-    struct spw__sim_op *op = spw__sim_schedule_is_on(sim) ? make_pieces_locked(sim, dst, src, bytes)
-                                                          : make_copy(dst, src, bytes);
+    struct spw__sim_op *op =
+        spw__sim_schedule_is_on(sim) ? make_pieces_locked(sim, dst, src, bytes) : make_copy(dst, src, bytes);
     if (!op)
         return SPW__CU_ERROR_OUT_OF_MEMORY;
     while (op) {
         struct spw__sim_op *next = op->next;
         op->next = NULL;
+        op->engine = engine;
         spw__sim_enqueue_locked(stream, op);
         op = next;
     }
@@ -274,10 +277,10 @@ spw__cu_result spw__sim_copy_locked(struct CUctx_st *sim, struct CUstream_st *st
 }
 
 /* The end of the three entry points that copy. */
-static spw__cu_result copy_unlock(struct CUctx_st *sim, struct CUstream_st *stream, void *dst, const void *src,
-                                  size_t bytes)
+static spw__cu_result copy_unlock(struct CUctx_st *sim, struct CUstream_st *stream, enum spw__sim_engine engine,
+                                  void *dst, const void *src, size_t bytes)
 {
-    const spw__cu_result result = spw__sim_copy_locked(sim, stream, dst, src, bytes);
+    const spw__cu_result result = spw__sim_copy_locked(sim, stream, engine, dst, src, bytes);
     if (result == SPW__CU_SUCCESS)
         spw__sim_called_locked(sim);
     spw__mutex_unlock(&sim->lock);
@@ -290,7 +293,7 @@ spw__cu_result spw__sim_memcpy_h_to_d_async(spw__cu_deviceptr dst, const void *s
     const spw__cu_result result = spw__sim_enter(&sim);
     if (result != SPW__CU_SUCCESS)
         return result;
-    return copy_unlock(sim, stream, spw__sim_translate_locked(sim, dst, bytes),
+    return copy_unlock(sim, stream, SPW__SIM_H2D, spw__sim_translate_locked(sim, dst, bytes),
                        spw__sim_is_host_locked(sim, src, bytes) ? src : NULL, bytes);
 }
 
@@ -300,7 +303,7 @@ spw__cu_result spw__sim_memcpy_d_to_h_async(void *dst, spw__cu_deviceptr src, si
     const spw__cu_result result = spw__sim_enter(&sim);
     if (result != SPW__CU_SUCCESS)
         return result;
-    return copy_unlock(sim, stream, spw__sim_is_host_locked(sim, dst, bytes) ? dst : NULL,
+    return copy_unlock(sim, stream, SPW__SIM_D2H, spw__sim_is_host_locked(sim, dst, bytes) ? dst : NULL,
                        spw__sim_translate_locked(sim, src, bytes), bytes);
 }
 
@@ -311,7 +314,7 @@ spw__cu_result spw__sim_memcpy_d_to_d_async(spw__cu_deviceptr dst, spw__cu_devic
     const spw__cu_result result = spw__sim_enter(&sim);
     if (result != SPW__CU_SUCCESS)
         return result;
-    return copy_unlock(sim, stream, spw__sim_translate_locked(sim, dst, bytes),
+    return copy_unlock(sim, stream, SPW__SIM_D2D, spw__sim_translate_locked(sim, dst, bytes),
                        spw__sim_translate_locked(sim, src, bytes), bytes);
 }
 

@@ -22,22 +22,23 @@ static bool is_registered(const struct spw_manager *manager, const struct spw__b
 }
 
 /* True if copy engines alone can bring the piece to where it is to go. What a driver reads from pageable memory it may
- * read at once, whatever the stream was told to wait for. */
-static bool is_within_reach_locked(const struct spw__piece *piece, bool used)
+ * read at once, whatever the stream was told to wait for. What lies on disk alone is not there to fall back on once a
+ * writer has come. */
+static bool is_within_reach_locked(const struct spw__piece *piece, bool used, bool discard)
 {
     const struct spw__block *mem = &piece->mem;
     if (!spw__block_is(mem))
         return false;
-    if (mem->tier == SPW_TIER_DEVICE)
+    if (discard || mem->tier == SPW_TIER_DEVICE)
         return true;
     return piece->to.tier == SPW_TIER_DEVICE && (!used || is_registered(piece->payload->manager, mem));
 }
 
-static bool all_within_reach_locked(const struct spw__payload *payload)
+static bool all_within_reach_locked(const struct spw__payload *payload, bool discard)
 {
     const bool used = spw__use_pending(payload->manager, payload->last_use);
     for (uint32_t i = 0; i < payload->n_pieces; i++)
-        if (!is_within_reach_locked(&payload->pieces[i], used))
+        if (!is_within_reach_locked(&payload->pieces[i], used, discard))
             return false;
     return true;
 }
@@ -151,9 +152,8 @@ int spw__arrive_locked(struct spw__payload *payload, struct spw__group *group, b
 {
     struct spw_manager *manager = payload->manager;
     struct spw__use *use = NULL;
-    struct spw__arrival *arrival = discard || all_within_reach_locked(payload)
-                                       ? spw__meta_alloc(&manager->meta, sizeof *arrival)
-                                       : NULL;
+    struct spw__arrival *arrival =
+        all_within_reach_locked(payload, discard) ? spw__meta_alloc(&manager->meta, sizeof *arrival) : NULL;
     if (!arrival)
         return SPW_EAGAIN;
     *arrival = (struct spw__arrival){.payload = payload, .carried = !discard,
@@ -193,8 +193,7 @@ int spw__arrival_check_locked(const struct spw__payload *payload)
     return spw__fail(SPW_EDEVICE, "the device failed while it copied this buffer to %s, where it is mapped; once it is "
                                   "unmapped it lies in %s as before",
                      spw_tier_name((spw_tier)payload->pieces[0].mem.tier),
-                     spw__block_is(&payload->pieces[0].from) ? spw_tier_name((spw_tier)payload->pieces[0].from.tier)
-                                                             : spw_tier_name(SPW_TIER_DISK));
+                     spw_tier_name((spw_tier)payload->pieces[0].from.tier));
 }
 
 int spw__arrival_look_locked(const struct spw__payload *payload)

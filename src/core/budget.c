@@ -37,7 +37,7 @@ int spw_set_budget(spw_manager *manager, spw_place place, uint64_t bytes)
     atomic_store(&gate->budget, bytes);
     if ((unsigned)SPW_PLACE_TIER(place) < SPW__MEMORY_TIERS) {
         spw__waitset_signal(&manager->waits, SPW__CHANNEL(SPW_PLACE_TIER(place)));
-        (void)spw__pressure_grow(manager, SPW_PLACE_TIER(place), NULL);
+        spw__pressure_budget_changed(manager, SPW_PLACE_TIER(place));
     }
     spw__pressure_kick(manager, SPW_TIER_HOST);
     return SPW_OK;

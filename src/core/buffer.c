@@ -27,6 +27,31 @@ int spw_buffer_seal(spw_buffer *buffer)
     return rc;
 }
 
+int spw_buffer_set_spillable(spw_buffer *buffer, bool spillable)
+{
+    int rc = spw__handle_check(buffer, "spw_buffer_set_spillable");
+    if (rc != SPW_OK)
+        return rc;
+    struct spw__payload *payload = buffer->payload;
+    spw__mutex_lock(&payload->lock);
+    if (payload->sealed && !spillable)
+        rc = spw__fail(SPW_ESEALED, "spw_buffer_set_spillable: the buffer \"%s\" is sealed: what nobody changes can "
+                                    "always be spilled", buffer->tag);
+    const bool changes = !payload->sealed && payload->spillable != spillable;
+    if (changes)
+        payload->spillable = spillable;
+    for (uint32_t i = 0; changes && i < payload->n_pieces; i++) {
+        struct spw__piece *piece = &payload->pieces[i];
+        if (!spillable && piece->state == SPW__PIECE_SPILLING)
+            spw__mover_drop(piece->move);
+        spw__piece_requeue_locked(piece, false);
+    }
+    spw__mutex_unlock(&payload->lock);
+    if (changes && spillable)
+        spw__pressure_kick(buffer->manager, SPW_TIER_HOST);
+    return rc;
+}
+
 int spw_buffer_retain(spw_buffer *buffer)
 {
     int rc = spw__handle_check(buffer, "spw_buffer_retain");

@@ -6,6 +6,9 @@
 /* How many of the oldest waiters decide what is done for a tier, when together they need more than it could have. */
 #define LOOK_WAITERS 64u
 
+/* The same for what a group refuses: when those lack more than is leaving there. They may be many, of many groups. */
+#define LOOK_IN_GROUP 4u
+
 struct spw__group *spw__request_refused_by(const struct spw__request *request, const struct spw__tier *tier)
 {
     struct spw__group *lacking =
@@ -14,8 +17,9 @@ struct spw__group *spw__request_refused_by(const struct spw__request *request, c
     return lacking && lacking->parent ? lacking : NULL;
 }
 
-/* What a group refuses is no demand of the tier: victims of that group alone are of use. */
-static void note_lack(struct spw__demand *demand, const struct spw__request *request, struct spw__group *group)
+/* What a group refuses is no demand of the tier: victims of that group alone are of use. Who comes later, charged to the
+ * same and for as much, may be left out then: what is done for the group is known, and done for the oldest. */
+static int note_lack(struct spw__demand *demand, const struct spw__request *request, struct spw__group *group)
 {
     struct spw__lack *lack = &group->lack[demand->tier->tier];
     if (!lack->listed) {
@@ -24,6 +28,8 @@ static void note_lack(struct spw__demand *demand, const struct spw__request *req
     }
     lack->bytes += spw__request_charge(request, demand->tier);
     lack->admission |= request->admission;
+    return ++lack->n_waiters >= LOOK_IN_GROUP && !demand->but && spw__group_deficit(group, demand->tier->tier)
+               ? SPW__VISIT_ENOUGH : SPW_EAGAIN;
 }
 
 /* Who comes later may be left out: together they need more than there is. */
@@ -81,10 +87,8 @@ static int visit_demand(struct spw__waiter *waiter, void *arg)
         request->spill_failed = true;
         return demand->complete_with;
     }
-    if (refuser) {
-        note_lack(demand, request, refuser);
-        return SPW_EAGAIN;
-    }
+    if (refuser)
+        return note_lack(demand, request, refuser);
     if (is_stuck(demand, request)) {
         if (demand->stuck_bytes == 0) {
             demand->stuck_bytes = request->bytes;

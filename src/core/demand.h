@@ -28,7 +28,7 @@ struct spw__demand {
     bool anywhere;             /* somebody wants nothing but budget: a victim of any pool is of use */
     uint64_t stuck_bytes;      /* of the oldest that was left out; 0: none was */
     struct spw__group *stuck_requester;
-    const struct spw_task *but; /* whose waits are left out as well; NULL: nobody's */
+    const struct spw_task *but; /* whose waits are left out as well, while all others are looked at; NULL: nobody's */
     int complete_with;         /* when set: every waiter ends with it, of those that complete_of lacks room for */
     const struct spw__group *complete_of; /* the root: those whom no group refuses */
     struct spw__group *requester; /* of the oldest waiter; used until the choice was made */

@@ -191,7 +191,7 @@ static enum spw__evict_result start_locked(struct spw__piece *piece, struct spw_
         spw__piece_requeue_locked(piece, true);
         return SPW__EVICT_NO_DISK;
     }
-    spw__victims_put_back(victim->queue, &piece->item, clean ? SPW__ITEM_CLEAN : SPW__ITEM_DIRTY);
+    spw__victims_put_back(spw__piece_share_locked(piece), &piece->item, clean ? SPW__ITEM_CLEAN : SPW__ITEM_DIRTY);
     return SPW__EVICT_BUSY;
 }
 
@@ -329,35 +329,24 @@ bool spw__evict_clean(struct spw_manager *manager, struct spw__group *requester,
     return any;
 }
 
-/* NULL: everybody. */
-struct below {
-    const struct spw__group *group;
-};
-
-static double is_below(const struct spw__item *item, void *arg)
-{
-    const struct below *below = arg;
-    const struct spw__piece *piece = (const struct spw__piece *)(const void *)item;
-    return spw__group_is_below(piece->payload->group, below->group) ? 0 : -1;
-}
-
 /* A clean piece of those whose copies on disk are of use: any, or those of the group whose maximum is short. */
-static struct spw__item *pop_clean(struct spw__victims *queue, struct below *below)
+static struct spw__item *pop_clean(struct spw_manager *manager, spw_tier tier, uint32_t pool,
+                                   const struct spw__group *below)
 {
-    return below->group ? spw__victims_pop_best(queue, true, is_below, below, spw__evict_claim)
-                        : spw__victims_pop(queue, true, spw__evict_claim);
+    return below ? spw__rank_pop_coldest_below(&below->shares[manager->first_share[tier] + pool])
+                 : spw__victims_pop(&manager->victims[tier][pool], true, spw__evict_claim);
 }
 
 bool spw__evict_reclaim_disk(void *arg, struct spw__group *group, uint64_t bytes)
 {
     struct spw_manager *manager = arg;
     const struct spw__group *lacking = spw__ledger_short(group, SPW_TIER_DISK, bytes);
-    struct below below = {.group = lacking && lacking->parent ? lacking : NULL};
+    const struct spw__group *below = lacking && lacking->parent ? lacking : NULL;
     uint64_t freed = 0;
     for (unsigned tier = SPW__MEMORY_TIERS; tier-- > 0;)
         for (uint32_t pool = 0; pool < manager->tiers[tier].n_pools; pool++)
             while (freed < bytes) {
-                struct spw__item *item = pop_clean(&manager->victims[tier][pool], &below);
+                struct spw__item *item = pop_clean(manager, (spw_tier)tier, pool, below);
                 if (!item)
                     break;
                 struct spw__piece *piece = piece_of(item);

@@ -107,7 +107,7 @@ static void announce(spw_manager *manager, spw_tier tier)
 {
     if ((unsigned)tier < SPW__MEMORY_TIERS) {
         spw__waitset_signal(&manager->waits, SPW__CHANNEL(tier));
-        (void)spw__pressure_grow(manager, tier, NULL);
+        spw__pressure_budget_changed(manager, tier);
     }
     spw__pressure_kick(manager, SPW_TIER_HOST);
 }
@@ -201,7 +201,8 @@ int spw__group_check_handle(const spw_group *group, const char *call)
                                                               : "%s: not a group of this library", call);
 }
 
-/* Memory for a group: that of the one that is dead for longest, once there are many, else new. All zero. */
+/* Memory for a group and its shares: that of the one that is dead for longest, once there are many, else new. The group
+ * is all zero. */
 static spw_group *take_memory(spw_manager *manager)
 {
     spw_group *group = NULL;
@@ -213,7 +214,7 @@ static spw_group *take_memory(spw_manager *manager)
     }
     spw__mutex_unlock(&manager->groups_lock);
     if (!group)
-        return spw__meta_alloc(&manager->meta, sizeof *group);
+        return spw__meta_alloc(&manager->meta, spw__group_size(manager, sizeof *group));
     memset(group, 0, sizeof *group);
     return group;
 }
@@ -238,6 +239,7 @@ int spw_group_create(spw_manager *manager, const spw_group_options *options, spw
     spw__group_init(&group->node, taken.parent ? &taken.parent->node : &manager->root, &manager->ledger);
     (void)snprintf(group->node.name, sizeof group->node.name, "%s", taken.name ? taken.name : "unnamed");
     group->node.is_group = true;
+    spw__group_init_shares(manager, &group->node, spw__group_shares_behind(group, sizeof *group));
     spw__waitset_enter(&manager->waits); /* a wait for its minima may end by a forced destroy */
     spw__group_enter(manager, &group->node);
     enlist(group);
@@ -436,9 +438,10 @@ void spw__groups_finish(spw_manager *manager)
         manager->dead_groups = manager->groups;
     for (spw_group *group = manager->dead_groups, *next; group; group = next) {
         next = group->next;
-        spw__meta_free(&manager->meta, group, sizeof *group);
+        spw__meta_free(&manager->meta, group, spw__group_size(manager, sizeof *group));
     }
     manager->groups = manager->dead_groups = manager->last_dead_group = NULL;
+    spw__meta_free(&manager->meta, manager->root_shares, manager->n_shares * sizeof *manager->root_shares);
 }
 
 /* Queries */

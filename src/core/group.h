@@ -8,7 +8,7 @@
 #include <spillway/group.h>
 
 struct spw_group {
-    struct spw__group node; /* first */
+    struct spw__group node; /* first; its shares lie behind the group (spw__group_size) */
     _Atomic uint64_t magic; /* atomic */
     spw_manager *manager;   /* constant */
     spw_group *next, *prev; /* guarded by the manager's lock of groups: all groups, for a forced end; or those that were
@@ -31,6 +31,17 @@ struct spw__group *spw__group_of(struct spw__group *node);
 
 /* SPW_ECANCELED with detail when group, or one above it, is cancelled. */
 int spw__group_check(const struct spw__group *group);
+
+/* Makes the shares of the tree's root, once all queues are there; spw__groups_finish frees them. SPW_ENOMETA. */
+int spw__groups_init_root(spw_manager *manager);
+
+/* Bytes of what begins with a node and is size long itself, with the node's shares of the queues of victims behind it.
+ */
+size_t spw__group_size(const spw_manager *manager, size_t size);
+
+/* Makes the shares of a node at shares, below those of its parent; shares_behind: where they are as the size says. */
+void spw__group_init_shares(spw_manager *manager, struct spw__group *node, struct spw__victim_share *shares);
+struct spw__victim_share *spw__group_shares_behind(void *object, size_t size);
 
 /* Puts a node, a group's or a task's, into the tree that choices of victims and statistics go through; takes it out. */
 void spw__group_enter(spw_manager *manager, struct spw__group *node);

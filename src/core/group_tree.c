@@ -2,11 +2,53 @@
  * it too. */
 #include "src/core/group.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "pool/base/error.h"
 #include "src/core/manager.h"
 #include "src/core/task.h"
+
+/* Shares lie where any type may. */
+static size_t rounded(size_t size)
+{
+    const size_t unit = _Alignof(max_align_t);
+    return (size + unit - 1) / unit * unit;
+}
+
+size_t spw__group_size(const spw_manager *manager, size_t size)
+{
+    return rounded(size) + manager->n_shares * sizeof(struct spw__victim_share);
+}
+
+struct spw__victim_share *spw__group_shares_behind(void *object, size_t size)
+{
+    return (struct spw__victim_share *)(void *)((char *)object + rounded(size));
+}
+
+void spw__group_init_shares(spw_manager *manager, struct spw__group *node, struct spw__victim_share *shares)
+{
+    node->shares = shares;
+    for (spw_tier tier = SPW_TIER_DEVICE; tier < SPW__MEMORY_TIERS; tier++)
+        for (uint32_t pool = 0; pool < manager->tiers[tier].n_pools; pool++) {
+            const uint32_t at = manager->first_share[tier] + pool;
+            spw__victim_share_init(&shares[at], &manager->victims[tier][pool],
+                                   node->parent ? &node->parent->shares[at] : NULL, node);
+        }
+}
+
+int spw__groups_init_root(spw_manager *manager)
+{
+    for (spw_tier tier = SPW_TIER_DEVICE; tier < SPW__MEMORY_TIERS; tier++) {
+        manager->first_share[tier] = manager->n_shares;
+        manager->n_shares += manager->tiers[tier].n_pools;
+    }
+    manager->root_shares = spw__meta_alloc(&manager->meta, manager->n_shares * sizeof *manager->root_shares);
+    if (!manager->root_shares)
+        return spw__fail(SPW_ENOMETA, "no metadata memory for %u pools; raise meta=", manager->n_shares);
+    spw__group_init_shares(manager, &manager->root, manager->root_shares);
+    return SPW_OK;
+}
 
 void spw__group_enter(spw_manager *manager, struct spw__group *node)
 {

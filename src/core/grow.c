@@ -27,10 +27,16 @@ struct growth {
     bool all;
 };
 
+/* A promise needs no memory. */
+static bool is_promise(const struct spw__request *request)
+{
+    return request->charge_only || request->min_of;
+}
+
 static void add(struct growth *growth, const struct spw__request *request)
 {
     const uint64_t charge = spw__tier_charge(growth->tier, request->bytes);
-    if (request->charge_only || request->min_of || request->bytes > growth->tier->largest_request ||
+    if (is_promise(request) || request->bytes > growth->tier->largest_request ||
         (!request->reservation && charge > growth->budget))
         return;
     growth->least_bytes = charge < growth->least_bytes ? charge : growth->least_bytes;
@@ -41,11 +47,23 @@ static int visit_growth(struct spw__waiter *waiter, void *arg)
 {
     struct growth *growth = arg;
     const struct spw__request *request = (const struct spw__request *)(const void *)waiter;
-    if (growth->all && !spw__request_possible(request)) /* the budget was lowered to less than it needs */
-        return SPW_ETOOBIG;
+    if (is_promise(request))
+        return SPW__VISIT_ENOUGH; /* a key is of such requests alone, or of none */
     add(growth, request);
     return ++growth->n_waiters >= GROW_WAITERS && growth->bytes > growth->enough && !growth->all ? SPW__VISIT_STOP
                                                                                                    : SPW_EAGAIN;
+}
+
+static int visit_impossible(struct spw__waiter *waiter, void *arg)
+{
+    (void)arg;
+    return spw__request_possible((const struct spw__request *)(const void *)waiter) ? SPW_EAGAIN : SPW_ETOOBIG;
+}
+
+void spw__pressure_budget_changed(struct spw_manager *manager, spw_tier tier)
+{
+    spw__waitset_visit(&manager->waits, SPW__CHANNEL(tier), visit_impossible, NULL);
+    (void)spw__pressure_grow(manager, tier, NULL);
 }
 
 bool spw__pressure_grow(struct spw_manager *manager, spw_tier which, const struct spw__request *own)
@@ -53,7 +71,7 @@ bool spw__pressure_grow(struct spw_manager *manager, spw_tier which, const struc
     struct spw__tier *tier = spw__tier_of(manager, which);
     struct growth growth = {.tier = tier, .budget = atomic_load(&manager->root.gates[tier->tier].budget),
                             .least_bytes = UINT64_MAX, .all = !own};
-    if (!tier->present || (own && (own->charge_only || own->min_of || !spw__tier_can_grow(tier))))
+    if (!tier->present || (own && (is_promise(own) || !spw__tier_can_grow(tier))))
         return false;
     growth.enough = spw__tier_free_from(tier, 0);
     spw__waitset_visit(&manager->waits, SPW__CHANNEL(tier->tier), visit_growth, &growth);
@@ -82,7 +100,7 @@ static int visit_grant(struct spw__waiter *waiter, void *arg)
         return SPW__VISIT_STOP;
     const spw_tier tier = (spw_tier)grant->window->tier;
     struct spw__tier *at = spw__tier_of(grant->manager, tier);
-    if (request->charge_only || request->min_of || spw__tier_charge(at, request->bytes) != grant->window->bytes ||
+    if (is_promise(request) || spw__tier_charge(at, request->bytes) != grant->window->bytes ||
         at->pools[grant->window->pool].limit < request->bytes ||
         (request->align && grant->window->address % request->align != 0))
         return SPW_EAGAIN;

@@ -8,8 +8,9 @@
  * fill what it clears; committed never exceeds the budget (a moved piece is charged twice while it moves, out of the
  * free bytes that made the hole possible).
  *
- * Where no window can be cleared (what is mapped, unsealed or raw lies everywhere), that is remembered until something
- * of the tier was freed or has become movable: others who wait are served meanwhile, and nobody looks again in vain.
+ * Where no window can be cleared (what is mapped, not spillable or raw lies everywhere), that is remembered until
+ * something of the tier was freed or has become movable: others who wait are served meanwhile, and nobody looks again
+ * in vain.
  *
  * Threads: any; the fields say what guards them. Ownership: the manager owns one per tier.
  */

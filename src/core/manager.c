@@ -65,14 +65,6 @@ void spw_options_init_sized(spw_options *options, size_t size)
     spw__sized_give(options, size, &options_defaults);
 }
 
-static uint64_t pools_size(const spw_spec *spec, spw_tier tier)
-{
-    uint64_t size = 0;
-    for (uint32_t i = 0; i < spec->n_pools[tier]; i++)
-        size += spec->pools[tier][i].size_bytes;
-    return size;
-}
-
 /* Opens the device that a device tier needs; driver=auto without one means no device tier, said in the log. */
 static int open_device(struct spw_manager *manager, struct spw__settings *settings)
 {
@@ -81,9 +73,14 @@ static int open_device(struct spw_manager *manager, struct spw__settings *settin
         return SPW_OK;
     /* Allocations on the simulated device are aligned: room for the gaps, so that the pools always fit. */
     const uint64_t slack = SPW__HUGE_PAGE * (spec->n_pools[SPW_TIER_DEVICE] + UINT64_C(1));
-    const struct spw__device_config config = {.kind = spec->driver, .device_id = spec->device_id,
-                                              .capacity_bytes = pools_size(spec, SPW_TIER_DEVICE) + slack,
-                                              .log = &manager->log, .meta = &manager->meta};
+    const uint64_t wanted = spw__settings_tier_bytes(spec, SPW_TIER_DEVICE) + slack;
+    const spw_device_model *model = &spec->model;
+    const struct spw__device_config config = {
+        .kind = spec->driver, .device_id = spec->device_id,
+        .capacity_bytes = model->memory_bytes > wanted ? model->memory_bytes : wanted,
+        .model = {model->h2d_bytes_per_s, model->d2h_bytes_per_s, model->d2d_bytes_per_s, model->duplex_bytes_per_s,
+                  model->latency_ns},
+        .seed = spec->sim_seed, .log = &manager->log, .meta = &manager->meta};
     const int rc = spw__device_open(&config, &manager->device);
     if (rc != SPW_ENOTSUP || spec->driver != SPW_DRIVER_AUTO)
         return rc;
@@ -124,7 +121,7 @@ static int build_tiers(struct spw_manager *manager, const spw_spec *spec)
             return rc;
         any |= manager->tiers[tier].present;
     }
-    return any ? SPW_OK
+    return any ? spw__groups_init_root(manager)
                : spw__fail(SPW_EINVAL, "the configuration leaves no memory tier: name host=, pinned= or device= (a "
                                        "bare string configures the device alone; without a GPU, driver=sim simulates "
                                        "one)");

@@ -103,6 +103,9 @@ struct spw_manager {
     struct spw__counters counters;
     struct spw__tier tiers[SPW__MEMORY_TIERS];
     struct spw__victims *victims[SPW__MEMORY_TIERS]; /* one per pool */
+    struct spw__victim_share *root_shares; /* of all queues, as each node of the tree of groups has them: */
+    uint32_t first_share[SPW__MEMORY_TIERS]; /* constant: those of a tier begin there, in the order of its pools */
+    uint32_t n_shares;                       /* constant */
     struct spw__pressure pressure[SPW__MEMORY_TIERS];
     struct spw__hole holes[SPW__MEMORY_TIERS];
     struct spw__headroom headroom[SPW__MEMORY_TIERS];

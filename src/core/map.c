@@ -167,7 +167,7 @@ static int cut_destination_locked(struct spw__fetch *fetch)
                      payload->n_pieces);
 }
 
-/* Content that nobody needs is not carried: the new memory simply takes the old one's place. */
+/* Content that nobody needs is not carried: the new memory simply takes the old one's place, wherever that was. */
 static void discard_locked(struct spw__fetch *fetch)
 {
     struct spw__payload *payload = fetch->payload;
@@ -178,6 +178,7 @@ static void discard_locked(struct spw__fetch *fetch)
         if (spw__block_is(&old))
             spw__tier_free(spw__tier_of(payload->manager, (spw_tier)old.tier), &old);
     }
+    spw__payload_drop_disk_locked(payload);
     fetch->phase = DONE;
 }
 
@@ -334,17 +335,35 @@ static bool close_view_locked(struct spw__payload *payload, uint32_t id)
     return false;
 }
 
-/* Holds every piece where it is. A spill of one that has not started is called off, one in flight leaves a clean copy.
- * A piece that is queued as a victim stays there: see payload.h. */
+/* Holds every piece where it is. A spill of one that has not started is called off. One in flight leaves a clean copy,
+ * unless the map is a writer's: it waits for the spill to end (spw__use_order), of which as little as can be is still
+ * done. A piece that is queued as a victim stays there: see payload.h. */
 static void pin_locked(struct spw__payload *payload, bool write)
 {
     for (uint32_t i = 0; i < payload->n_pieces; i++) {
         struct spw__piece *piece = &payload->pieces[i];
         spw__piece_pin_locked(piece, 1);
-        if (piece->state == SPW__PIECE_SPILLING)
+        if (piece->state == SPW__PIECE_SPILLING && write)
+            spw__mover_drop(piece->move);
+        else if (piece->state == SPW__PIECE_SPILLING)
             spw__mover_cancel(piece->move);
     }
     payload->writers += write;
+}
+
+/* Opens a view of what lies together where it is wanted. */
+static int open_locked(struct spw__payload *payload, uint32_t flags, struct spw__mapped *mapped)
+{
+    const bool write = (flags & SPW_MAP_WRITE) != 0;
+    const bool moving = write && spw__payload_leaving_locked(payload);
+    if (moving && (flags & SPW_MAP_NOWAIT))
+        return spw__fail(SPW_EAGAIN, "mapping this buffer for writing would have to wait for a spill of it to end");
+    const int rc = open_view_locked(payload, &mapped->view_id);
+    if (rc != SPW_OK)
+        return rc;
+    pin_locked(payload, write);
+    mapped->used = payload->last_use || moving || (write && spw__payload_on_disk_locked(payload));
+    return SPW_OK;
 }
 
 static int create_fetch_locked(struct spw__payload *payload, spw_tier tier, uint32_t flags,
@@ -386,12 +405,8 @@ int spw__map_look_locked(struct spw__payload *payload, spw_place place, uint32_t
         return rc;
     if ((flags & SPW_MAP_WRITE) && payload->sealed)
         return spw__fail(SPW_ESEALED, "the buffer is sealed: its content is immutable (see spw_buffer_make_writable)");
-    if (!payload->fetch && (here || payload->n_pieces == 0)) {
-        rc = open_view_locked(payload, &mapped->view_id);
-        if (rc == SPW_OK)
-            pin_locked(payload, (flags & SPW_MAP_WRITE) != 0);
-        return rc;
-    }
+    if (!payload->fetch && (here || payload->n_pieces == 0))
+        return open_locked(payload, flags, mapped);
     if (payload->views.n)
         return spw__fail(SPW_EMAPPED, "the buffer is mapped in %s at this moment; unmap it there first",
                          spw_tier_name(*tier));
@@ -442,20 +457,11 @@ int spw__payload_map(struct spw__payload *payload, spw_place place, uint32_t fla
         if (rc != SPW_OK)
             break;
     }
-    mapped->used = payload->last_use != NULL;
     spw__mutex_unlock(&payload->lock);
     if (fetched)
         spw__map_fetched(payload);
     mapped->inside = entered;
     return rc;
-}
-
-bool spw__payload_idle_locked(const struct spw__payload *payload)
-{
-    for (uint32_t i = 0; i < payload->n_pieces; i++)
-        if (payload->pieces[i].state != SPW__PIECE_IDLE)
-            return false;
-    return true;
 }
 
 int spw__payload_unmap(struct spw__payload *payload, uint32_t view_id, bool write, void *stream)

@@ -11,7 +11,7 @@ struct spw__mapped {
     spw_tier tier;
     uint64_t address;
     uint32_t view_id; /* names the view among those open on the payload */
-    bool used;        /* a stream was given something to do with it: see spw__use_order */
+    bool used;        /* a stream was given something to do with it, or a writer is not alone: see spw__use_order */
     bool inside;      /* the call has waited: spw__waitset_leave follows once it has looked at the manager for the last
                          time */
 };
@@ -36,8 +36,5 @@ int spw__fetch_step_locked(struct spw__fetch *fetch);
 /* Ends it with rc, which becomes the error of a move; one whose bytes are on their way goes on by itself. */
 int spw__fetch_end_locked(struct spw__fetch *fetch, int rc);
 void spw__map_fetched(struct spw__payload *payload); /* other maps waited for the fetch to end. Payload unlocked */
-
-/* True when no move of any piece is in flight. Payload locked. */
-bool spw__payload_idle_locked(const struct spw__payload *payload);
 
 #endif

@@ -76,7 +76,7 @@ uint64_t spw__process_memory_bytes(void)
     return group < machine ? group : machine;
 }
 
-static uint64_t tier_bytes(const spw_spec *spec, unsigned tier)
+uint64_t spw__settings_tier_bytes(const spw_spec *spec, unsigned tier)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < spec->n_pools[tier]; i++)
@@ -88,7 +88,8 @@ static uint64_t tier_bytes(const spw_spec *spec, unsigned tier)
 static int check_model(const spw_spec *spec, uint32_t named)
 {
     const uint64_t memory = spec->model.memory_bytes;
-    const uint64_t wanted = named & SPW__SPEC_BIT(SPW__SPEC_DEVICE) ? tier_bytes(spec, SPW_TIER_DEVICE) : 0;
+    const bool has_device = named & SPW__SPEC_BIT(SPW__SPEC_DEVICE);
+    const uint64_t wanted = has_device ? spw__settings_tier_bytes(spec, SPW_TIER_DEVICE) : 0;
     const spw_error_info info = {.place = SPW_DEVICE, .requested_bytes = wanted, .limit_bytes = memory};
     const int rc = spw__spec_check(spec);
     if (rc != SPW_OK || memory == 0 || wanted <= memory)
@@ -137,7 +138,7 @@ void spw__settings_resolve(struct spw__settings *settings)
     const spw_spec *spec = &settings->spec;
     uint64_t smallest = UINT64_MAX;
     for (unsigned tier = 0; tier < SPW__MEMORY_TIERS; tier++) {
-        const uint64_t size = tier_bytes(spec, tier);
+        const uint64_t size = spw__settings_tier_bytes(spec, tier);
         if (size)
             smallest = spw__smaller(smallest, size);
     }

@@ -155,6 +155,13 @@ bool spw__payload_try_ref(struct spw__payload *payload)
     return false;
 }
 
+static void free_disk(struct spw__piece *piece)
+{
+    if (piece->disk.bytes)
+        spw__store_free(piece->payload->manager->store, &piece->disk);
+    piece->disk = (struct spw__extent){.bytes = 0};
+}
+
 static void free_piece(struct spw__piece *piece)
 {
     struct spw_manager *manager = piece->payload->manager;
@@ -165,9 +172,7 @@ static void free_piece(struct spw__piece *piece)
     }
     if (spw__block_is(&piece->from)) /* stranded, when a forced destroy took its views away */
         spw__tier_free(spw__tier_of(manager, (spw_tier)piece->from.tier), &piece->from);
-    if (piece->disk.bytes)
-        spw__store_free(manager->store, &piece->disk);
-    piece->disk = (struct spw__extent){.bytes = 0};
+    free_disk(piece);
 }
 
 static void free_payload(struct spw__payload *payload)
@@ -235,9 +240,15 @@ int spw__payload_check_locked(const struct spw__payload *payload)
 
 bool spw__piece_evictable_locked(const struct spw__piece *piece)
 {
-    return piece->payload->sealed && !piece->payload->cancelled && piece->state == SPW__PIECE_IDLE &&
-           !spw__piece_pinned(piece) &&
-           !piece->payload->gathering && spw__block_is(&piece->mem);
+    const struct spw__payload *payload = piece->payload;
+    return (payload->sealed || payload->spillable) && !payload->cancelled && !payload->gathering &&
+           piece->state == SPW__PIECE_IDLE && !spw__piece_pinned(piece) && spw__block_is(&piece->mem);
+}
+
+struct spw__victim_share *spw__piece_share_locked(const struct spw__piece *piece)
+{
+    const struct spw__payload *payload = piece->payload;
+    return &payload->group->shares[payload->manager->first_share[piece->mem.tier] + piece->mem.pool];
 }
 
 void spw__piece_requeue_locked(struct spw__piece *piece, bool failed)
@@ -246,9 +257,9 @@ void spw__piece_requeue_locked(struct spw__piece *piece, bool failed)
     spw__mutex_assert_held(&payload->lock);
     if (!spw__block_is(&piece->mem))
         return;
-    struct spw__victims *victims = &payload->manager->victims[piece->mem.tier][piece->mem.pool];
+    struct spw__victim_share *share = spw__piece_share_locked(piece);
     if (!spw__piece_evictable_locked(piece)) {
-        spw__victims_remove(victims, &piece->item);
+        spw__victims_remove(share->queue, &piece->item);
         return;
     }
     piece->item.bytes = piece->mem.bytes;
@@ -256,9 +267,40 @@ void spw__piece_requeue_locked(struct spw__piece *piece, bool failed)
                                        : failed          ? SPW__ITEM_FAILED
                                                          : SPW__ITEM_DIRTY;
     if (payload->overbooked == piece->mem.tier + 1)
-        spw__victims_put_back(victims, &piece->item, state);
+        spw__victims_put_back(share, &piece->item, state);
     else
-        spw__victims_add(victims, &piece->item, state);
+        spw__victims_add(share, &piece->item, state);
+}
+
+bool spw__payload_idle_locked(const struct spw__payload *payload)
+{
+    for (uint32_t i = 0; i < payload->n_pieces; i++)
+        if (payload->pieces[i].state != SPW__PIECE_IDLE)
+            return false;
+    return true;
+}
+
+bool spw__payload_leaving_locked(const struct spw__payload *payload)
+{
+    for (uint32_t i = 0; i < payload->n_pieces; i++)
+        if (payload->pieces[i].state == SPW__PIECE_SPILLING)
+            return true;
+    return false;
+}
+
+bool spw__payload_on_disk_locked(const struct spw__payload *payload)
+{
+    for (uint32_t i = 0; i < payload->n_pieces; i++)
+        if (payload->pieces[i].disk.bytes)
+            return true;
+    return false;
+}
+
+void spw__payload_drop_disk_locked(struct spw__payload *payload)
+{
+    spw__mutex_assert_held(&payload->lock);
+    for (uint32_t i = 0; i < payload->n_pieces; i++)
+        free_disk(&payload->pieces[i]);
 }
 
 bool spw__payload_contiguous_locked(const struct spw__payload *payload, spw_tier *tier, uint64_t *address)

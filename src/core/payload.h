@@ -1,20 +1,22 @@
 /* Payloads: the bytes behind a handle, cut into pieces, each with a state of its own.
  *
- * A piece has a copy in memory (mem), one on disk (disk), or both (then the disk's is a clean copy of sealed content).
+ * A piece has a copy in memory (mem), one on disk (disk), or both (then the disk's is a clean copy: of sealed content,
+ * or of content that nobody could change since it was written).
  *
  *     IDLE, mem        --evict_start--> SPILLING --evict_done--> IDLE, disk only (or mem in a lower tier)
  *     IDLE, mem + disk --evict_start (drop)--------------------> IDLE, disk only
  *     SPILLING         --cancelled, failed, or mapped meanwhile: evict_done--> IDLE, mem as before
+ *     IDLE, mem + disk --a writer comes: spw__use_look_locked-----------> IDLE, mem only
  *     IDLE             --start_moves--> FETCHING --fetch_done--> IDLE, mem at the place asked for
  *     IDLE             --spw__arrive_locked--> ARRIVING --arrived--> IDLE, the same with copies enqueued: see arrive.h
  *     IDLE, disk only  --fetch_done(SPW_ECORRUPT)--> lost: the error sticks
  *     IDLE, not in use --its group is cancelled: spw__payload_purge--> IDLE, nothing
  *
  * Invariants: one authoritative copy at any time; the source is freed only after the new place is published, under the
- * payload's lock; a piece with pins does not move; a piece that is sealed, IDLE, in memory, without pins and not
- * gathering is in a queue of victims, and no other is, but for one that was pinned there: a map leaves it queued, so
- * that most maps need no second lock, and the queue passes it over (spw__evict_claim) or the last unmap moves it to the
- * warm end.
+ * payload's lock; a piece with pins does not move; while a view with WRITE is in its user's hands no piece is leaving or
+ * has a copy on disk; a piece that is sealed or spillable, IDLE, in memory, without pins and not gathering is in a
+ * queue of victims, and no other is, but for one that was pinned there: a map leaves it queued, so that most maps need
+ * no second lock, and the queue passes it over (spw__evict_claim) or the last unmap moves it to the warm end.
  *
  * Threads: fields are guarded by the payload's lock unless they say otherwise; whoever has just made the payload, or
  * has given back its last reference, is alone with it. Ownership: handles, moves and fetches hold references; the last
@@ -83,6 +85,7 @@ struct spw__payload {
     uint32_t writers;      /* open views with WRITE */
     uint32_t n_pieces;
     bool sealed;
+    bool spillable;        /* unsealed, and its owner lets it be pushed out */
     bool cancelled;        /* its group was: it is freed, but for what is used, and cannot be mapped */
     bool watched;          /* the mover will report the end of last_use */
     bool gathering;        /* the fetch has its room: no piece may leave */
@@ -132,11 +135,26 @@ static inline void spw__piece_pin_locked(struct spw__piece *piece, int32_t pins)
     atomic_store_explicit(&piece->pins, now + (uint32_t)pins, memory_order_relaxed);
 }
 
+/* Where the piece counts as a victim: its owner's share of the queue of the pool that it lies in. Payload locked. */
+struct spw__victim_share *spw__piece_share_locked(const struct spw__piece *piece);
+
 /* True when the piece may be a victim. Payload locked. */
 bool spw__piece_evictable_locked(const struct spw__piece *piece);
 
 /* Queues the piece as a victim if it may be one, takes it out otherwise. Payload locked. */
 void spw__piece_requeue_locked(struct spw__piece *piece, bool failed);
+
+/* True when no move of any piece is in flight. Payload locked. */
+bool spw__payload_idle_locked(const struct spw__payload *payload);
+
+/* True when a spill of any piece is in flight. Payload locked. */
+bool spw__payload_leaving_locked(const struct spw__payload *payload);
+
+/* True when any piece has a copy on disk. Payload locked. */
+bool spw__payload_on_disk_locked(const struct spw__payload *payload);
+
+/* Gives back what lies on disk, which is about to differ from what is in memory. Payload locked. */
+void spw__payload_drop_disk_locked(struct spw__payload *payload);
 
 /* True when all pieces lie in one memory tier one behind the other; *tier and *address say where. Payload locked. */
 bool spw__payload_contiguous_locked(const struct spw__payload *payload, spw_tier *tier, uint64_t *address);

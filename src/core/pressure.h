@@ -90,9 +90,13 @@ uint64_t spw__pressure_lack(struct spw_manager *manager, spw_tier tier, const st
 bool spw__pressure_grant(struct spw_manager *manager, struct spw__block *window);
 
 /* Lets tier's pools grow for those who wait for it: their attempts run under the wait lock and cannot. own: for that
- * request and the oldest; NULL, for whoever changes a budget: for all, and those that it cannot hold any more end. It
- * blocks on the system, so nothing that must not block calls it. True when a pool grew. (grow.c) */
+ * request and the oldest; NULL: for all. It blocks on the system, so nothing that must not block calls it. True when a
+ * pool grew. (grow.c) */
 bool spw__pressure_grow(struct spw_manager *manager, spw_tier tier, const struct spw__request *own);
+
+/* A budget of tier was changed: those who wait and whom it cannot hold any more end, and pools grow for the others.
+ * (grow.c) */
+void spw__pressure_budget_changed(struct spw_manager *manager, spw_tier tier);
 
 /* Ends the waits that are charged to a cancelled group. (group_cancel.c) */
 void spw__pressure_end_cancelled(struct spw_manager *manager);

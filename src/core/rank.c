@@ -28,15 +28,25 @@ static double share_of(const struct spw__group *group, spw_tier tier)
     return (double)above(staying(group, tier), min_of(group, tier)) / (double)weight;
 }
 
+/* How large a victim of group may be: what it, and each group above it, has beyond its minimum, but for those that
+ * requester belongs to. */
+static uint64_t spare_bytes(const struct spw__group *group, spw_tier tier, const struct spw__group *requester)
+{
+    uint64_t spare = UINT64_MAX;
+    for (; group; group = group->parent) {
+        const uint64_t min = min_of(group, tier);
+        if (min && !spw__group_is_below(requester, group)) {
+            const uint64_t here = above(staying(group, tier), min);
+            spare = here < spare ? here : spare;
+        }
+    }
+    return spare;
+}
+
 bool spw__rank_protects(const struct spw__group *group, spw_tier tier, uint64_t bytes,
                         const struct spw__group *requester)
 {
-    for (; group; group = group->parent) {
-        const uint64_t min = min_of(group, tier);
-        if (min && above(staying(group, tier), bytes) < min && !spw__group_is_below(requester, group))
-            return true;
-    }
-    return false;
+    return bytes > spare_bytes(group, tier, requester);
 }
 
 /* What is charged to group itself, and to none of those below it. */
@@ -57,18 +67,24 @@ struct scale {
     double own_share; /* of what lacks room */
 };
 
-static double score(const struct spw__item *item, void *arg)
+/* Among the children of what lacks room, each with all below it, and what is charged to that itself. */
+static double wanted(void *owner, void *arg)
 {
     const struct scale *scale = arg;
     const struct spw__choice *choice = scale->choice;
-    const struct spw__piece *piece = (const struct spw__piece *)(const void *)item;
-    struct spw__group *group = piece->payload->group;
-    const uint64_t bytes = atomic_load_explicit(&item->bytes, memory_order_relaxed);
-    if (spw__piece_pinned(piece) || !spw__group_is_below(group, choice->lacking) ||
-        spw__rank_protects(group, choice->tier, bytes, choice->requester))
-        return -1;
-    const struct spw__group *child = spw__group_child_towards(group, choice->lacking);
-    return child ? share_of(child, choice->tier) : scale->own_share;
+    const struct spw__group *group = owner;
+    return group == choice->lacking ? scale->own_share : share_of(group, choice->tier);
+}
+
+static uint64_t most_bytes(void *owner, void *arg)
+{
+    const struct spw__choice *choice = ((const struct scale *)arg)->choice;
+    return spare_bytes(owner, choice->tier, choice->requester);
+}
+
+static bool is_held(const struct spw__item *item)
+{
+    return spw__piece_pinned((const struct spw__piece *)(const void *)item);
 }
 
 static bool can_hold(const struct spw__tier *tier, const struct spw__choice *choice, uint32_t at)
@@ -81,19 +97,42 @@ static struct spw__item *pop_ranked(struct spw_manager *manager, const struct sp
                                     struct spw__victims **queue)
 {
     const struct spw__tier *tier = spw__tier_of(manager, choice->tier);
+    struct spw__victim_share *shares = choice->lacking->shares + manager->first_share[tier->tier], *top = NULL;
     struct scale scale = {.choice = choice, .own_share = own_share(manager, choice->lacking, choice->tier)};
+    const struct spw__victim_rank rank = {.wanted = wanted, .most_bytes = most_bytes, .held = is_held, .arg = &scale};
     double best = -1;
-    *queue = NULL;
     for (uint32_t at = choice->route; at < tier->n_pools; at++) {
-        struct spw__victims *looked = &manager->victims[tier->tier][tier->route[at]];
-        const double wanted =
-            can_hold(tier, choice, at) ? spw__victims_best(looked, choice->clean_only, score, &scale) : -1;
-        if (wanted > best) {
-            best = wanted;
-            *queue = looked;
+        struct spw__victim_share *looked = &shares[tier->route[at]];
+        const double here = can_hold(tier, choice, at) ? spw__victims_best(looked, choice->clean_only, &rank) : -1;
+        if (here > best) {
+            best = here;
+            top = looked;
         }
     }
-    return *queue ? spw__victims_pop_best(*queue, choice->clean_only, score, &scale, spw__evict_claim) : NULL;
+    if (!top)
+        return NULL;
+    *queue = top->queue;
+    return spw__victims_pop_best(top, choice->clean_only, &rank, spw__evict_claim);
+}
+
+static double wanted_alike(void *owner, void *arg)
+{
+    (void)owner;
+    (void)arg;
+    return 0;
+}
+
+static uint64_t any_bytes(void *owner, void *arg)
+{
+    (void)owner;
+    (void)arg;
+    return UINT64_MAX;
+}
+
+struct spw__item *spw__rank_pop_coldest_below(struct spw__victim_share *share)
+{
+    static const struct spw__victim_rank rank = {.wanted = wanted_alike, .most_bytes = any_bytes, .held = is_held};
+    return spw__victims_pop_best(share, true, &rank, spw__evict_claim);
 }
 
 static struct spw__item *pop_coldest(struct spw_manager *manager, const struct spw__choice *choice, bool clean_only,

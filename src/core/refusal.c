@@ -11,7 +11,8 @@
 #include "src/core/reserve.h"
 
 #define GIVE_BACK                                                                                                      \
-    "every task waits: give back what you can (seal, unmap, release), call spw_task_wait_turn, and try again to get %s"
+    "every task waits: give back what you can (seal, unmap, mark spillable, release), call spw_task_wait_turn, and "      \
+    "try again to get %s"
 #define TAKE_LESS "every task waits and has given back what it can: try again with a part of %s"
 
 /* The numbers of a refusal, for the detail of every error that leaves here. When a group refuses they are the group's,
@@ -77,8 +78,8 @@ static int refuse_by_group(const spw_error_info *info, int code)
                           (unsigned long long)info->requested_bytes, spw_tier_name(SPW_PLACE_TIER(info->place)),
                           info->group, (unsigned long long)info->limit_bytes,
                           (unsigned long long)info->group_committed_bytes,
-                          code == SPW_EAGAIN ? "" : ", mapped, not sealed or raw: seal, unmap or release something of "
-                                                    "it, or");
+                          code == SPW_EAGAIN ? "" : ", mapped, neither sealed nor spillable, or raw: seal, unmap or "
+                                                    "release something of it, or");
 }
 
 /* A reservation wants no memory, and there is no hole to speak of. */
@@ -106,9 +107,10 @@ static int refuse_reservation(const struct spw__request *request, int code)
     case SPW_ESPLIT: return spw__fail_info(&info, code, TAKE_LESS, what);
     case SPW_ENOMEM:
         spw__arbiter_describe(request->manager, request->lowest, holders, sizeof holders);
-        return spw__fail_info(&info, code, "no room for %s %s: what is committed there is reserved (%llu), mapped, not "
-                                           "sealed, raw, or was not spilled in time%s; held by %s; seal, unmap or "
-                                           "release something, wait longer, or raise %s=", what, until(request),
+        return spw__fail_info(&info, code, "no room for %s %s: what is committed there is reserved (%llu), mapped, "
+                                           "neither sealed nor spillable, raw, or was not spilled in time%s; held by "
+                                           "%s; seal, unmap or release something, wait longer, or raise %s=",
+                              what, until(request),
                               (unsigned long long)spw__reservations_look(request->manager, request->lowest).bytes,
                               request->manager->store ? "" : ", or there is no spill folder (disk=)", holders, tier);
     default: return spw__fail_info(&info, code, "the wait for %s ended: %s", what, spw_strerror(code));
@@ -148,15 +150,16 @@ static int refuse(const struct spw__request *request, int code)
     case SPW_ESPLIT: return spw__fail_info(&info, code, TAKE_LESS, where);
     case SPW_EFRAG:
         spw__arbiter_describe(request->manager, request->lowest, holders, sizeof holders);
-        return spw__fail_info(&info, code, "no hole for %s before the deadline: what lies between is mapped, unsealed "
-                                           "or raw; held by %s; unmap or free it, or raise %s=", where, holders, tier);
+        return spw__fail_info(&info, code, "no hole for %s before the deadline: what lies between is mapped, neither "
+                                           "sealed nor spillable, or raw; held by %s; unmap or free it, or raise %s=",
+                              where, holders, tier);
     case SPW_ENOMEM:
         spw__arbiter_describe(request->manager, request->lowest, holders, sizeof holders);
         return spw__fail_info(&info, code,
-                              "no room for %s %s: what lies there is mapped, not sealed, raw, or was not spilled in "
-                              "time%s; held by %s; seal, unmap or release something, wait longer, or raise %s=",
-                              where, until(request), request->manager->store ? "" : ", or there is no spill folder "
-                                                                                    "(disk=)", holders, tier);
+                              "no room for %s %s: what lies there is mapped, neither sealed nor spillable, raw, or "
+                              "was not spilled in time%s; held by %s; seal, unmap or release something, wait longer, "
+                              "or raise %s=", where, until(request),
+                              request->manager->store ? "" : ", or there is no spill folder (disk=)", holders, tier);
     case SPW_ECANCELED: return spw__fail_info(&info, code, "the wait for %s was cancelled", where);
     default: return spw__fail_info(&info, code, "the wait for %s ended: %s", where, spw_strerror(code));
     }

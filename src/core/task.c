@@ -165,12 +165,13 @@ int spw_task_create(spw_manager *manager, const spw_task_options *options, spw_t
     spw_task *task = take_memory_locked(manager);
     spw__mutex_unlock(&manager->waits.lock);
     if (!task)
-        task = spw__meta_alloc(&manager->meta, sizeof *task);
+        task = spw__meta_alloc(&manager->meta, spw__group_size(manager, sizeof *task));
     if (!task)
         return spw__fail(SPW_ENOMETA, "no metadata memory for a task; raise meta=");
     *task = (struct spw_task){.manager = manager, .priority = taken.priority,
                               .asks_max = taken.asks_max ? taken.asks_max : SPW_TASK_ASKS_MAX};
     spw__group_init(&task->node, taken.group ? &taken.group->node : &manager->root, &manager->ledger);
+    spw__group_init_shares(manager, &task->node, spw__group_shares_behind(task, sizeof *task));
     if (taken.name)
         memcpy(task->name, taken.name, strlen(taken.name));
     memcpy(task->node.name, task->name, sizeof task->node.name);
@@ -469,6 +470,6 @@ void spw__tasks_finish(spw_manager *manager)
         for (spw_task **list = i ? &arbiter->dead : &arbiter->tasks; *list;) {
             spw_task *task = *list;
             *list = task->next;
-            spw__meta_free(&manager->meta, task, sizeof *task);
+            spw__meta_free(&manager->meta, task, spw__group_size(manager, sizeof *task));
         }
 }

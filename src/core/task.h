@@ -37,7 +37,7 @@ struct spw__turn {
 };
 
 struct spw_task {
-    struct spw__group node; /* first; its parent is the task's group */
+    struct spw__group node; /* first; its parent is the task's group, its shares lie behind the task */
     _Atomic uint64_t magic; /* atomic */
     spw_manager *manager;   /* constant while it lives, as the next four */
     char name[SPW__TASK_NAME_BYTES];

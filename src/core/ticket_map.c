@@ -4,7 +4,7 @@
  *     LOOK  --pinned where it lies--> USE
  *       | \-another fetch is at work: await its end--> LOOK
  *       \--a fetch of our own--> ROOM --granted--> MOVES --done--> LOOK
- *     USE   --no stream uses it any more, or the view's stream comes after--> done
+ *     USE   --no stream uses it any more, or the view's stream comes after; a writer: no spill reads it--> done
  */
 #include "src/core/ticket.h"
 
@@ -53,7 +53,7 @@ static int use(spw_ticket *ticket)
     struct spw__payload *payload = map->payload;
     map->phase = SPW__MAP_USE;
     spw__mutex_lock(&payload->lock);
-    const int rc = spw__use_look_locked(payload, map->options.stream);
+    const int rc = spw__use_look_locked(payload, writes(ticket), map->options.stream);
     if (rc == SPW_EAGAIN)
         return spw__ticket_await_change(ticket);
     spw__mutex_unlock(&payload->lock);
@@ -92,7 +92,6 @@ static int look(spw_ticket *ticket)
     int rc = spw__map_look_locked(payload, map->place, map->flags, &map->options, &map->mapped, &map->fetch);
     if (rc == SPW_EAGAIN && !map->fetch)
         return spw__ticket_await_change(ticket);
-    map->mapped.used = payload->last_use != NULL;
     spw__mutex_unlock(&payload->lock);
     if (rc == SPW_OK)
         return map->mapped.used ? use(ticket) : conclude(ticket, rc);

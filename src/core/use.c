@@ -112,9 +112,13 @@ struct spw__move *spw__use_watch_locked(struct spw__payload *payload)
     return &use->watch;
 }
 
-int spw__use_look_locked(struct spw__payload *payload, void *stream)
+int spw__use_look_locked(struct spw__payload *payload, bool write, void *stream)
 {
     struct spw_manager *manager = payload->manager;
+    if (write && spw__payload_leaving_locked(payload))
+        return SPW_EAGAIN;
+    if (write)
+        spw__payload_drop_disk_locked(payload);
     if (stream)
         return payload->last_use && !spw__fault(SPW__FAULT_SKIP_STREAM_ORDER)
                    ? spw__device_event_order(manager->device, stream, payload->last_use->event)
@@ -132,7 +136,7 @@ int spw__use_look_locked(struct spw__payload *payload, void *stream)
     return spw__arrival_look_locked(payload); /* the use that has ended may have been a copy that failed */
 }
 
-int spw__use_order(struct spw__payload *payload, void *stream, const spw_wait_options *wait)
+int spw__use_order(struct spw__payload *payload, bool write, void *stream, const spw_wait_options *wait)
 {
     struct spw_manager *manager = payload->manager;
     const uint64_t deadline_ns = spw__deadline_ns(manager, wait);
@@ -140,7 +144,7 @@ int spw__use_order(struct spw__payload *payload, void *stream, const spw_wait_op
     spw__waitset_enter(&manager->waits);
     spw__mutex_lock(&payload->lock);
     do {
-        rc = spw__use_look_locked(payload, stream);
+        rc = spw__use_look_locked(payload, write, stream);
         if (rc != SPW_EAGAIN)
             break;
         rc = spw__payload_wait_unlock(payload, wait, deadline_ns);

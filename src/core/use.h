@@ -6,6 +6,9 @@
  * A payload remembers one use: a later one waits, on the device, for the earlier, and so covers it. Each use carries a
  * move of its own, without bytes, by which the mover reports its end: to be told needs no memory and nobody's turn.
  *
+ * A spill under way uses the memory as well: who maps for writing comes after it, and then the copies on disk go, which
+ * would differ from what is written.
+ *
  * Threads: any; a payload's last_use and watched are guarded by its lock. Ownership: counted references.
  */
 #ifndef SPW_CORE_USE_H
@@ -30,13 +33,14 @@ bool spw__use_holds(struct spw_manager *manager, const struct spw__use *use);
  * and the caller lets the stream finish instead. */
 int spw__use_note_locked(struct spw__payload *payload, void *stream);
 
-/* After a map: what is enqueued on stream from now on comes after the last use; without a stream the call waits for
- * that use. Errors: those of a wait, SPW_EDEVICE. */
-int spw__use_order(struct spw__payload *payload, void *stream, const spw_wait_options *wait);
+/* After a map, which holds the pieces: what is enqueued on stream from now on comes after the last use; without a
+ * stream the call waits for that use. write: it also waits for spills that began before the map, and drops the copies
+ * on disk. Errors: those of a wait, SPW_EDEVICE. */
+int spw__use_order(struct spw__payload *payload, bool write, void *stream, const spw_wait_options *wait);
 
-/* The same without the wait: SPW_EAGAIN, and the end of the last use will be reported as a change of the payload. The
- * payload is locked; the lock may be released in between. */
-int spw__use_look_locked(struct spw__payload *payload, void *stream);
+/* The same without the wait: SPW_EAGAIN, and the end of the last use, or of a move, will be reported as a change of the
+ * payload. The payload is locked; the lock may be released in between. */
+int spw__use_look_locked(struct spw__payload *payload, bool write, void *stream);
 
 /* Calls done once the payload's last use, which is pending, has completed. Nobody else refers to the payload. */
 void spw__use_when_over(struct spw__payload *payload, void (*done)(struct spw__move *move, int status));

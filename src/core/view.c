@@ -63,11 +63,12 @@ spw_view spw__view_of(struct spw__payload *payload, const struct spw__mapped *ma
 static int hand_over(struct spw__payload *payload, const struct spw__mapped *mapped, uint32_t flags,
                      const spw_map_options *options, spw_view *view)
 {
-    const int rc = mapped->used ? spw__use_order(payload, options->stream, &options->wait) : SPW_OK;
+    const bool write = (flags & SPW_MAP_WRITE) != 0;
+    const int rc = mapped->used ? spw__use_order(payload, write, options->stream, &options->wait) : SPW_OK;
     if (rc == SPW_OK)
         *view = spw__view_of(payload, mapped, flags);
     else
-        (void)spw__payload_unmap(payload, mapped->view_id, (flags & SPW_MAP_WRITE) != 0, NULL);
+        (void)spw__payload_unmap(payload, mapped->view_id, write, NULL);
     return rc;
 }
 
@@ -102,6 +103,17 @@ int spw_unmap(spw_buffer *buffer, spw_view *view, spw_stream *stream)
     return spw__payload_unmap(buffer->payload, view_id, write, stream);
 }
 
+/* Where the buffer is written if it does not lie together in memory: the lowest tier, from where its lowest piece is
+ * upward, that can hold it as a whole. One can, since it was made in one. */
+static spw_place place_to_write(const spw_buffer *buffer)
+{
+    const spw_place at = spw_buffer_place(buffer);
+    spw_tier tier = at == SPW_PLACE_NONE || at == SPW_DISK ? SPW_TIER_HOST : SPW_PLACE_TIER(at);
+    while (tier > SPW_TIER_DEVICE && buffer->payload->size > spw__tier_of(buffer->manager, tier)->largest_request)
+        tier--;
+    return SPW_PLACE(tier, 0);
+}
+
 int spw_buffer_write(spw_buffer *buffer, size_t offset, const void *src, size_t bytes)
 {
     int rc = spw__handle_check(buffer, "spw_buffer_write");
@@ -116,8 +128,7 @@ int spw_buffer_write(spw_buffer *buffer, size_t offset, const void *src, size_t 
     if (!src)
         return spw__fail(SPW_EINVAL, "spw_buffer_write: src is NULL");
     spw_view view;
-    /* In memory, since only sealed buffers are ever on disk; else it is cancelled, as the next look will tell. */
-    const spw_place place = spw_buffer_place(buffer);
+    const uint32_t flags = SPW_MAP_WRITE | SPW_MAP_HERE | (bytes == payload->size ? SPW_MAP_DISCARD : 0);
     spw__mutex_lock(&payload->lock);
     const bool sealed = payload->sealed;
     rc = spw__payload_check_locked(payload);
@@ -127,7 +138,7 @@ int spw_buffer_write(spw_buffer *buffer, size_t offset, const void *src, size_t 
     if (sealed)
         return spw__fail(SPW_ESEALED, "spw_buffer_write: the buffer \"%s\" is sealed: its content is immutable",
                          buffer->tag);
-    rc = spw_map(buffer, place, SPW_MAP_WRITE | SPW_MAP_HERE, NULL, &view);
+    rc = spw_map(buffer, place_to_write(buffer), flags, NULL, &view);
     if (rc != SPW_OK)
         return rc;
     if (view.place == SPW_DEVICE) {

@@ -10,20 +10,6 @@
 #include "pool/base/error.h"
 #include "spill/copy.h"
 
-/* What lies on disk would differ from now on: gives it back. The payload is unsealed and pinned: nothing moves. */
-static void drop_disk_copies(struct spw__payload *payload)
-{
-    for (uint32_t i = 0; i < payload->n_pieces; i++) {
-        struct spw__piece *piece = &payload->pieces[i];
-        spw__mutex_lock(&payload->lock);
-        const struct spw__extent copy = piece->disk;
-        piece->disk = (struct spw__extent){.bytes = 0};
-        spw__mutex_unlock(&payload->lock);
-        if (copy.bytes)
-            spw__store_free(payload->manager->store, &copy);
-    }
-}
-
 /* Unseals the buffer if the caller's is the only reference and its view the only one: *sole says whether it is. Moves
  * in flight are waited for; they would leave a copy of the old content. SPW_EMAPPED when the sole owner has other views
  * open: their reader relies on the content, and the reference could not be given back for a copy. */
@@ -39,14 +25,14 @@ static int unseal_if_sole(spw_buffer *buffer, const spw_wait_options *wait, bool
         spw__mutex_lock(&payload->lock);
     }
     const bool mapped = payload->views.n > 1;
-    if (rc == SPW_OK && *sole && !mapped)
-        payload->sealed = false;
+    if (rc == SPW_OK && *sole && !mapped) {
+        payload->sealed = payload->spillable = false;
+        spw__payload_drop_disk_locked(payload);
+    }
     spw__mutex_unlock(&payload->lock);
     if (rc == SPW_OK && *sole && mapped)
         return spw__fail(SPW_EMAPPED, "spw_buffer_make_writable: the buffer \"%s\" is mapped; unmap it first",
                          buffer->tag);
-    if (rc == SPW_OK && *sole)
-        drop_disk_copies(payload);
     return rc;
 }
 

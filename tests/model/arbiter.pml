@@ -36,11 +36,11 @@
 
 mtype = { NOTHING, GRANTED, RETRY, SPLIT, REFUSED, CANCELED, TURN };
 
-/* A place: one gate; what lies there sealed and unmapped, and what of it is being moved out. */
+/* A place: one gate; what lies there sealed or marked spillable, and unmapped, and what of it is being moved out. */
 byte committed[PLACES];
 byte sealed[PLACES];
 byte leaving[PLACES];
-byte held[TASKS * PLACES]; /* what a task holds that cannot be evicted: unsealed, mapped or raw */
+byte held[TASKS * PLACES]; /* what a task holds that cannot be evicted: neither sealed nor marked, mapped or raw */
 
 /* A task and its wait. It waits in one request at a time (queue), or for its turn (parked). */
 byte want_place[TASKS];

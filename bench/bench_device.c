@@ -1,0 +1,93 @@
+/* bench_device: how fast the mover fills and empties a device, both ways at once too, what a reload and an allocation
+ * take, beside the driver's own calls in the same run. On the simulated device (--driver sim) there is nothing to
+ * compare with, and the figures say nothing of a GPU. Neighbours: device_bench.h and its parts.
+ *
+ * Ends with 77 where there is no GPU. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "alloc_bench.h"
+#include "device_bench.h"
+
+enum { NO_DEVICE = 77 };
+
+const size_t reload_bytes[RELOADS] = {MIB, 16 * MIB, 256 * MIB};
+
+struct figure figure_from(double *ns, unsigned n)
+{
+    return (struct figure){quantile(ns, n, 0.5), quantile(ns, n, 0.1), quantile(ns, n, 0.9)};
+}
+
+static int usage(void)
+{
+    (void)fprintf(stderr, "usage: bench_device [--driver cuda|sim] [--device N] [--json] [--json-file PATH] [--quick]\n");
+    return 2;
+}
+
+/* 0, or the exit status. */
+static int parse(struct options *options, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (strcmp(argv[i], "--json") == 0) {
+            options->json = true;
+        } else if (strcmp(argv[i], "--quick") == 0) {
+            options->quick = true;
+        } else if (strcmp(argv[i], "--driver") == 0 && (strcmp(value, "cuda") == 0 || strcmp(value, "sim") == 0)) {
+            options->cuda = strcmp(argv[++i], "cuda") == 0;
+        } else if (strcmp(argv[i], "--device") == 0 && *value) {
+            char *end;
+            options->device = (unsigned)strtoul(argv[++i], &end, 10);
+            if (*end)
+                return usage();
+        } else if (strcmp(argv[i], "--json-file") == 0 && *value) {
+            options->json_file = argv[++i];
+        } else {
+            return usage();
+        }
+    }
+    if (options->quick) {
+        options->bytes = 256 * MIB;
+        options->repeats = 3;
+        options->pairs = 100;
+    }
+    return 0;
+}
+
+static int write_json(const struct result *result, const struct options *options)
+{
+    FILE *out = fopen(options->json_file, "w");
+    if (!out) {
+        perror(options->json_file);
+        return 1;
+    }
+    report_json(result, options, out);
+    return fclose(out) == 0 ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    struct options options = {.cuda = true, .bytes = GIB, .warm_up = 2, .repeats = 15, .pairs = 2000};
+    struct result result = {.device = "simulated"};
+    struct plain *plain = NULL;
+    char why[256] = "";
+    int status = parse(&options, argc, argv);
+    if (status)
+        return status;
+    machine_line(result.machine, sizeof result.machine);
+    const bool opened = !options.cuda || plain_open(&options, &result, &plain, why);
+    if (!opened || !moves_measure(&options, &result.spillway, why)) {
+        (void)fprintf(stderr, "bench_device: %s\n", why);
+        plain_close(plain);
+        return NO_DEVICE;
+    }
+    if (plain)
+        plain_measure(plain, &options, &result.plain);
+    plain_close(plain);
+    if (options.json)
+        report_json(&result, &options, stdout);
+    else
+        report_table(&result, &options);
+    return options.json_file ? write_json(&result, &options) : 0;
+}
