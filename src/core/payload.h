@@ -151,7 +151,7 @@ void spw__payload_drop_disk_locked(struct spw__payload *payload);
 /* True when all pieces lie in one memory tier one behind the other; *tier and *address say where. Payload locked. */
 bool spw__payload_contiguous_locked(const struct spw__payload *payload, spw_tier *tier, uint64_t *address);
 
-/* Where a move of piece begins: memory if it is there, else disk. Payload locked. */
+/* Where a move of piece begins: memory if it is there and not lost, else disk. Payload locked. */
 void spw__piece_source_locked(const struct spw__piece *piece, struct spw__end *from);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "pool/base/error.h"
 #include "src/core/group.h"
+#include "src/core/loss.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
 
@@ -24,7 +25,7 @@ void spw__use_unref(struct spw_manager *manager, struct spw__use *use)
 
 bool spw__use_pending(struct spw_manager *manager, const struct spw__use *use)
 {
-    return use && spw__device_event_query(manager->device, use->event) == SPW_EAGAIN;
+    return use && spw__device_event_pending(manager->device, use->event);
 }
 
 int spw__use_create(struct spw_manager *manager, void *stream, struct spw__use **out)
@@ -112,8 +113,10 @@ int spw__use_look_locked(struct spw__payload *payload, bool write, void *stream)
         return SPW_EAGAIN;
     if (write)
         spw__payload_drop_disk_locked(payload);
-    if (stream)
-        return payload->last_use ? spw__device_event_order(manager->device, stream, payload->last_use->event) : SPW_OK;
+    if (stream) /* what a lost device was given is over */
+        return payload->last_use && !spw__loss_of(manager, SPW_TIER_DEVICE)
+                   ? spw__device_event_order(manager->device, stream, payload->last_use->event)
+                   : SPW_OK;
     while (spw__use_pending(manager, payload->last_use)) {
         struct spw__move *watch = spw__use_watch_locked(payload);
         if (watch) {
