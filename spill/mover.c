@@ -127,11 +127,9 @@ static int start(struct spw__mover *mover, struct spw__move *move)
         return spw__fail(SPW_ECANCELED, "a move of %llu bytes was called off before it started",
                          (unsigned long long)move->bytes);
     /* Only a copy that begins on the device can be ordered there; everything else waits here. */
-    if (move->use && (move->bytes == 0 || move->from.tier != SPW_TIER_DEVICE)) {
-        const int rc = spw__device_event_query(mover->config.device, move->use->event);
-        if (rc != SPW_OK)
-            return rc;
-    }
+    if (move->use && (move->bytes == 0 || move->from.tier != SPW_TIER_DEVICE) &&
+        spw__device_event_pending(mover->config.device, move->use->event))
+        return SPW_EAGAIN;
     move->issued_bytes = 0;
     move->found_sum = 0;
     move->status = SPW_OK;

@@ -109,8 +109,8 @@ static void fail_device(struct spw__unit *unit)
 {
     const struct spw__mover *mover = unit->mover;
     move_fail(unit->move, SPW_EDEVICE, 0, unit->offset, spw_error_detail()->message);
-    (void)spw__device_synchronize(mover->config.device, mover->to_device);
-    (void)spw__device_synchronize(mover->config.device, mover->from_device);
+    (void)spw__device_settle(mover->config.device, mover->to_device);
+    (void)spw__device_settle(mover->config.device, mover->from_device);
     finish_unit(unit);
 }
 

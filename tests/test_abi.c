@@ -20,7 +20,7 @@ NO_PADDING_BEHIND(spw_group_usage, max_bytes);
 NO_PADDING_BEHIND(spw_map_options, reservation);
 NO_PADDING_BEHIND(spw_pool_options, group);
 NO_PADDING_BEHIND(spw_reserve_options, group);
-NO_PADDING_BEHIND(spw_stats, reloaded_within_1s_bytes);
+NO_PADDING_BEHIND(spw_stats, device_lost);
 NO_PADDING_BEHIND(spw_task_options, reserved);
 NO_PADDING_BEHIND(spw_task_usage, splits);
 

@@ -362,19 +362,32 @@ START_TEST(fault_STORE_SPACE_without_anything_to_reclaim_is_ENOSPC)
 }
 END_TEST
 
-START_TEST(a_last_use_that_fails_is_the_moves_failure)
+/* os_errno: of the first question whether the last use is over. */
+static void waits_for_the_last_use(int mode, int os_errno)
 {
     struct job job;
     struct spw__use use = {.refs = 1};
-    rig_open(&modes[_i], 1, 64 * MIB);
+    rig_open(&modes[mode], 1, 64 * MIB);
     ck_assert_int_eq(spw__device_event_record(rig.device, NULL, &use.event), SPW_OK);
     prepare(&job, (struct spw__end){.tier = SPW_TIER_DEVICE}, (struct spw__end){.tier = SPW_TIER_DEVICE}, 0);
     job.move.use = &use;
-    spw__fault_arm(SPW__FAULT_DEVICE_EVENT, 1, 1, EIO);
-    ck_assert_int_eq(run(&job), SPW_EDEVICE);
-    ck_assert_int_eq(job.error.code, SPW_EDEVICE);
+    spw__fault_arm(SPW__FAULT_DEVICE_EVENT, 1, 1, os_errno);
+    ck_assert_int_eq(run(&job), SPW_OK);
+    ck_assert(spw__device_is_lost(rig.device) == (os_errno == ENOTRECOVERABLE));
+    ck_assert_int_ge(spw__fault_calls(SPW__FAULT_DEVICE_EVENT), os_errno == ENOTRECOVERABLE ? 1 : 2);
     spw__device_event_put(rig.device, use.event);
     rig_close();
+}
+
+START_TEST(a_question_about_the_last_use_that_fails_is_asked_again)
+{
+    waits_for_the_last_use(_i, EIO);
+}
+END_TEST
+
+START_TEST(a_last_use_on_a_lost_device_is_over)
+{
+    waits_for_the_last_use(_i, ENOTRECOVERABLE);
 }
 END_TEST
 
@@ -427,7 +440,8 @@ int main(void)
     tcase_add_loop_test(tcase, fault_IO_SHORT_transfers_are_continued, 0, MODES);
     tcase_add_loop_test(tcase, a_full_disk_asks_for_clean_copies_before_it_is_ENOSPC, 0, MODES);
     tcase_add_loop_test(tcase, fault_STORE_SPACE_without_anything_to_reclaim_is_ENOSPC, 0, MODES);
-    tcase_add_loop_test(tcase, a_last_use_that_fails_is_the_moves_failure, 0, MODES);
+    tcase_add_loop_test(tcase, a_question_about_the_last_use_that_fails_is_asked_again, 0, MODES);
+    tcase_add_loop_test(tcase, a_last_use_on_a_lost_device_is_over, 0, MODES);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("driven");
     tcase_add_test(tcase, the_detail_of_a_failed_write_names_folder_offset_and_errno);

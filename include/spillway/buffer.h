@@ -209,9 +209,10 @@ typedef struct spw_view {
  * Errors: SPW_EINVAL (NULL, flags, options, a place that does not exist), SPW_EWRONGTIER (NOMOVE), SPW_EMAPPED (mapped
  * elsewhere at this moment), SPW_ESEALED (WRITE), SPW_EAGAIN (NOWAIT), SPW_ETIMEDOUT (there is room, but a move or an
  * earlier use of the buffer did not end before the deadline), SPW_ECORRUPT (this buffer is lost, others are not),
- * SPW_EIO or SPW_EDEVICE (the copy failed), and those of spw_alloc, of which SPW_ENOMEM and SPW_EFRAG mean that there
- * was no room before the deadline. On error nothing is mapped and the bytes are where they were; after SPW_ETIMEDOUT
- * and SPW_ECANCELED a move under way may still end, and the bytes then lie at place. Since 0.1. */
+ * SPW_EIO or SPW_EDEVICE (the copy failed, or its only copy lay on a device that is lost), and those of spw_alloc, of
+ * which SPW_ENOMEM and SPW_EFRAG mean that there was no room before the deadline. On error nothing is mapped and the
+ * bytes are where they were; after SPW_ETIMEDOUT and SPW_ECANCELED a move under way may still end, and the bytes then
+ * lie at place. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_map(spw_buffer *buffer, spw_place place, uint32_t flags, const spw_map_options *options,
                                    spw_view *view);
 

@@ -81,11 +81,13 @@ typedef struct spw_stats {
     uint64_t waits_chosen;       /* of waits: served by releases, which were expected to be quicker than a spill */
     uint64_t spills_chosen;      /* of waits: those that were not, or no longer, left to releases */
     uint64_t reloaded_within_1s_bytes; /* read back from disk within a second after they were written there */
+    uint64_t device_lost;        /* 1: its driver has given the device up, with what lay there alone (docs/device.md) */
 } spw_stats;
 
 /* Initialiser of a spw_stats: everything 0 but struct_size. */
 #ifdef __cplusplus
-#  define SPW_STATS_INIT spw_stats{sizeof(spw_stats), {}, {}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#  define SPW_STATS_INIT spw_stats{sizeof(spw_stats), {}, {}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
+                                     0}
 #else
 #  define SPW_STATS_INIT (spw_stats){.struct_size = sizeof(spw_stats)}
 #endif

@@ -99,7 +99,8 @@ static inline struct CUmemcpyAttributes_st *spw__cu_copy_attributes(struct spw__
     X(ERROR_INVALID_PC, 718)                                                                                           \
     X(ERROR_LAUNCH_FAILED, 719)                                                                                        \
     X(ERROR_NOT_PERMITTED, 800)                                                                                        \
-    X(ERROR_NOT_SUPPORTED, 801)
+    X(ERROR_NOT_SUPPORTED, 801)                                                                                        \
+    X(ERROR_UNKNOWN, 999)
 
 enum {
 #define SPW__X(name, value) SPW__CU_##name = value,
@@ -163,7 +164,8 @@ static inline bool spw__cu_is_sticky(spw__cu_result result)
     case SPW__CU_ERROR_MISALIGNED_ADDRESS:
     case SPW__CU_ERROR_INVALID_ADDRESS_SPACE:
     case SPW__CU_ERROR_INVALID_PC:
-    case SPW__CU_ERROR_LAUNCH_FAILED: return true;
+    case SPW__CU_ERROR_LAUNCH_FAILED:
+    case SPW__CU_ERROR_UNKNOWN: return true;
     default: return false;
     }
 }

@@ -94,10 +94,11 @@ void spw__device_close(struct spw__device *device)
     while (device->idle) {
         struct spw__event *event = device->idle;
         device->idle = event->next;
-        (void)CALL(device, event_destroy, event->event);
+        (void)GIVE_BACK(device, event_destroy, event->event);
         spw__meta_free(device->meta, event, sizeof *event);
     }
-    (void)device->driver->primary_ctx_release(device->ordinal);
+    if (device->driver->primary_ctx_release(device->ordinal) != SPW__CU_SUCCESS)
+        (void)device->driver->primary_ctx_release(device->ordinal);
     if (device->simulated)
         spw__driver_sim_remove(device->ordinal);
     spw__mutex_finish(&device->lock);
@@ -131,7 +132,7 @@ int spw__device_alloc(struct spw__device *device, uint64_t bytes, uint64_t *addr
         return rc;
     /* CUDA promises 256 bytes; for large allocations every driver so far gives 2 MiB, and we build on it. */
     if (found % (bytes >= LARGE_BYTES ? LARGE_BYTES : SMALL_ALIGN) != 0) {
-        (void)CALL(device, mem_free, found);
+        (void)GIVE_BACK(device, mem_free, found);
         return spw__fail(SPW_EDEVICE, "device %d: cuMemAlloc gave %llu bytes at 0x%llx, which is not aligned",
                          device->ordinal, (unsigned long long)bytes, found);
     }
@@ -149,7 +150,7 @@ static void put_live(struct spw__device *device)
 int spw__device_free(struct spw__device *device, uint64_t address)
 {
     put_live(device);
-    return check(device, CALL(device, mem_free, address), "cuMemFree");
+    return check(device, GIVE_BACK(device, mem_free, address), "cuMemFree");
 }
 
 int spw__device_stream_create(struct spw__device *device, spw__stream *out)
@@ -165,8 +166,8 @@ int spw__device_stream_create(struct spw__device *device, spw__stream *out)
 
 int spw__device_stream_destroy(struct spw__device *device, spw__stream stream)
 {
-    const spw__cu_result waited = CALL(device, stream_synchronize, stream);
-    const spw__cu_result result = CALL(device, stream_destroy, stream);
+    const spw__cu_result waited = GIVE_BACK(device, stream_synchronize, stream);
+    const spw__cu_result result = GIVE_BACK(device, stream_destroy, stream);
     put_live(device);
     return check(device, waited != SPW__CU_SUCCESS ? waited : result, "cuStreamDestroy");
 }
@@ -285,5 +286,5 @@ int spw__device_host_register(struct spw__device *device, void *base, uint64_t b
 void spw__device_host_unregister(struct spw__device *device, void *base)
 {
     put_live(device);
-    (void)CALL(device, mem_host_unregister, base);
+    (void)GIVE_BACK(device, mem_host_unregister, base);
 }

@@ -3,7 +3,7 @@
  * The same code runs on CUDA's driver API and on the simulated driver (driver.h): this layer only turns their results
  * into SPW_ codes and keeps the pools of events. Device addresses are plain numbers; the CPU must not touch them.
  * Completion is found by polling events, never by callbacks. A sticky error is reported by every later call as
- * SPW_EDEVICE with the driver's name of it.
+ * SPW_EDEVICE with the driver's name of it: the device is lost.
  *
  * Threads: any; each call makes the device's context current first. No call blocks for longer than it takes to enqueue,
  * but for open, close, alloc, free and synchronize.
@@ -39,6 +39,12 @@ int spw__device_open(const struct spw__device_config *config, struct spw__device
 void spw__device_close(struct spw__device *device); /* everything must have been given back; NULL is a no-op */
 
 bool spw__device_is_simulated(const struct spw__device *device); /* for tests */
+
+/* True from the first call on that reported a sticky error: the driver has given up the context with all that lies in
+ * its memory, and nothing that was enqueued goes on. Never again false. Any thread. (loss.c) */
+bool spw__device_is_lost(const struct spw__device *device);
+/* Of a lost device: the driver's name of that error, and the call that reported it. Lives as long as the device. */
+const char *spw__device_loss(const struct spw__device *device);
 
 /* A plain allocation, aligned to 2 MiB at least where bytes is that large, else to 256. SPW_ENOMEM, SPW_EDEVICE. */
 int spw__device_alloc(struct spw__device *device, uint64_t bytes, uint64_t *address);
@@ -95,10 +101,18 @@ int spw__device_copy_batch(struct spw__device *device, spw__stream stream, const
 int spw__device_launch(struct spw__device *device, spw__stream stream, void (*fn)(void *arg), void *arg);
 int spw__device_synchronize(struct spw__device *device, spw__stream stream); /* blocks until the stream is idle */
 
+/* The same where memory is at stake that stream may use: an error that passes is no end of the wait. 0, or SPW_EDEVICE:
+ * the device is lost, or the stream is none of its own; nothing uses the memory any more. (loss.c) */
+int spw__device_settle(struct spw__device *device, spw__stream stream);
+
 /* Takes an event from the pool and records it on stream. */
 int spw__device_event_record(struct spw__device *device, spw__stream stream, struct spw__event **out);
 /* 0: done; SPW_EAGAIN: not yet; SPW_EDEVICE. Never blocks. */
 int spw__device_event_query(struct spw__device *device, struct spw__event *event);
+/* True while what came before the event may still run. It never will again on a lost device, and whether it does is not
+ * known while the driver answers with an error that passes: it is asked again, until it is clear that the device is as
+ * good as lost. The thread's error detail stays as it is. (loss.c) */
+bool spw__device_event_pending(struct spw__device *device, struct spw__event *event);
 /* Makes what is enqueued on stream later wait for event; the CPU does not wait. */
 int spw__device_event_order(struct spw__device *device, spw__stream stream, struct spw__event *event);
 /* Gives the event back to the pool. NULL is a no-op. */

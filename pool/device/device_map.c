@@ -66,7 +66,7 @@ int spw__device_reserve(struct spw__device *device, uint64_t bytes, uint64_t *ad
 int spw__device_unreserve(struct spw__device *device, uint64_t address, uint64_t bytes)
 {
     count_live(device, -1);
-    return check(device, CALL(device, mem_address_free, address, (size_t)bytes), "cuMemAddressFree");
+    return check(device, GIVE_BACK(device, mem_address_free, address, (size_t)bytes), "cuMemAddressFree");
 }
 
 static void say_missing(const struct spw__device *device, unsigned missing, const struct spw__log *log)
@@ -133,12 +133,12 @@ int spw__device_map(struct spw__device *device, uint64_t address, uint64_t bytes
         return rc;
     rc = check(device, CALL(device, mem_map, address, (size_t)bytes, 0, handle, 0), "cuMemMap");
     const bool mapped = rc == 0;
-    (void)CALL(device, mem_release, handle); /* what it may report is the device's, and comes again below */
+    (void)GIVE_BACK(device, mem_release, handle); /* what it may report is the device's, and comes again below */
     if (rc == 0)
         rc = check(device, CALL(device, mem_set_access, address, (size_t)bytes, spw__cu_access(&access), 1),
                    "cuMemSetAccess");
     if (rc != 0 && mapped)
-        (void)CALL(device, mem_unmap, address, (size_t)bytes);
+        (void)GIVE_BACK(device, mem_unmap, address, (size_t)bytes);
     if (rc == 0)
         look_once(device, address, log);
     return rc;
@@ -146,5 +146,5 @@ int spw__device_map(struct spw__device *device, uint64_t address, uint64_t bytes
 
 int spw__device_unmap(struct spw__device *device, uint64_t address, uint64_t bytes)
 {
-    return check(device, CALL(device, mem_unmap, address, (size_t)bytes), "cuMemUnmap");
+    return check(device, GIVE_BACK(device, mem_unmap, address, (size_t)bytes), "cuMemUnmap");
 }

@@ -148,6 +148,10 @@ void spw__sim_fail(enum spw__driver_entry entry, long nth, long count, spw__cu_r
 /* Calls of entry since it was armed. */
 long spw__sim_calls(enum spw__driver_entry entry);
 
+/* For white-box tests: how much was not given back to the devices that were removed so far, in all: allocations,
+ * reserved addresses, physical memory, registrations, streams, events and contexts. */
+long spw__sim_left_behind(void);
+
 /* For white-box tests: where the byte behind a simulated device address lies, NULL if no live allocation holds it. */
 void *spw__sim_host_pointer(uint64_t address);
 

@@ -16,6 +16,8 @@ enum { DEVICES_MAX = 64, CONTEXTS_MAX = 8, DRIVER_VERSION = 13000 };
 static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER; /* innermost: nothing is locked under it */
 static struct CUctx_st *devices[DEVICES_MAX];                    /* guarded by devices_lock */
 
+static _Atomic long left_behind; /* atomic */
+
 static _Thread_local struct CUctx_st *contexts[CONTEXTS_MAX]; /* the thread's stack, current one last */
 static _Thread_local unsigned n_contexts;
 
@@ -29,6 +31,13 @@ static struct CUctx_st *find_device(spw__cu_device device)
     return sim;
 }
 
+/* As a driver that stops a device before it says that it is lost: nothing is copied any more once anybody knows. */
+static void wait_for_copies_locked(struct CUctx_st *sim)
+{
+    while (sim->copying)
+        (void)spw__cond_wait(&sim->progress, &sim->lock, -1);
+}
+
 spw__cu_result spw__sim_enter(struct CUctx_st **out)
 {
     struct CUctx_st *sim = n_contexts ? contexts[n_contexts - 1] : NULL;
@@ -38,8 +47,10 @@ spw__cu_result spw__sim_enter(struct CUctx_st **out)
         return SPW__CU_ERROR_INVALID_CONTEXT;
     spw__mutex_lock(&sim->lock);
     const spw__cu_result sticky = sim->sticky;
-    if (sticky != SPW__CU_SUCCESS)
+    if (sticky != SPW__CU_SUCCESS) {
+        wait_for_copies_locked(sim);
         spw__mutex_unlock(&sim->lock);
+    }
     *out = sim;
     return sticky;
 }
@@ -52,13 +63,23 @@ struct CUctx_st *spw__sim_enter_to_free(void)
     return sim;
 }
 
+void spw__sim_lose_locked(struct CUctx_st *sim, spw__cu_result sticky)
+{
+    sim->sticky = sticky;
+    wait_for_copies_locked(sim);
+}
+
 void spw__sim_lose(spw__cu_result sticky)
 {
-    struct CUctx_st *sim;
-    if (spw__sim_enter(&sim) != SPW__CU_SUCCESS)
-        return;
-    sim->sticky = sticky;
-    spw__mutex_unlock(&sim->lock);
+    const struct CUctx_st *current = n_contexts ? contexts[n_contexts - 1] : NULL;
+    for (spw__cu_device device = 0; device < DEVICES_MAX; device++) {
+        struct CUctx_st *sim = find_device(device);
+        if (!sim || (current && current != sim))
+            continue;
+        spw__mutex_lock(&sim->lock);
+        spw__sim_lose_locked(sim, sticky);
+        spw__mutex_unlock(&sim->lock);
+    }
 }
 
 spw__cu_result spw__sim_fault_locked(struct CUctx_st *sim, enum spw__fault_point point)
@@ -66,7 +87,7 @@ spw__cu_result spw__sim_fault_locked(struct CUctx_st *sim, enum spw__fault_point
     switch (spw__fault(point)) {
     case 0: return SPW__CU_SUCCESS;
     case ENOMEM: return SPW__CU_ERROR_OUT_OF_MEMORY;
-    case ENOTRECOVERABLE: return sim->sticky = SPW__CU_ERROR_ECC_UNCORRECTABLE;
+    case ENOTRECOVERABLE: spw__sim_lose_locked(sim, SPW__CU_ERROR_ECC_UNCORRECTABLE); return sim->sticky;
     default: return SPW__CU_ERROR_OPERATING_SYSTEM;
     }
 }
@@ -169,6 +190,23 @@ spw__cu_result spw__sim_ctx_pop_current(spw__cu_context *context)
     return SPW__CU_SUCCESS;
 }
 
+/* Counted when nobody uses the device any more. */
+static long count_left(const struct CUctx_st *sim)
+{
+    long left = (long)sim->retained + atomic_load(&sim->events);
+    for (const struct spw__sim_range *range = sim->allocations; range; range = range->next)
+        left++;
+    for (const struct spw__sim_range *range = sim->registrations; range; range = range->next)
+        left++;
+    for (const struct CUstream_st *stream = sim->streams; stream; stream = stream->next)
+        left += stream != sim->default_stream;
+    for (const struct spw__sim_reservation *at = sim->vmm.reservations; at; at = at->next)
+        left++;
+    for (const struct spw__sim_physical *at = sim->vmm.physicals; at; at = at->next)
+        left++;
+    return left;
+}
+
 static void destroy(struct CUctx_st *sim)
 {
     spw__sim_streams_finish(sim);
@@ -227,7 +265,13 @@ void spw__driver_sim_remove(spw__cu_device device)
     devices[device] = NULL;
     (void)pthread_mutex_unlock(&devices_lock);
     spw__sim_pacing_finish(sim);
+    (void)atomic_fetch_add(&left_behind, count_left(sim));
     destroy(sim);
+}
+
+long spw__sim_left_behind(void)
+{
+    return atomic_load(&left_behind);
 }
 
 void *spw__sim_host_pointer(uint64_t address)

@@ -1,5 +1,5 @@
-/* The device layer's inside: what device.c (memory, streams, copies, events) and device_map.c (memory that is mapped
- * as it is needed, what the driver says of an address) share. For these files only.
+/* The device layer's inside: what device.c (memory, streams, copies, events), device_map.c (memory that is mapped as
+ * it is needed, what the driver says of an address) and loss.c (when a device is lost) share. For these files only.
  */
 #ifndef SPW_DEVICE_INSIDE_H
 #define SPW_DEVICE_INSIDE_H
@@ -29,9 +29,17 @@ struct spw__device {
     atomic_bool never_batches;  /* atomic: the driver has a call for several copies, and does not support it here */
     _Atomic unsigned map_wants; /* atomic: SPW__MAP_ bits, what mapped memory is asked to be capable of */
     atomic_bool map_looked_at;  /* atomic: the first mapped memory was */
+    _Atomic int loss;           /* atomic: enum spw__loss, only upwards */
+    char loss_text[96];         /* written by who made it DESCRIBED, constant once it is LOST */
+    _Atomic unsigned unanswered; /* atomic: questions whether work is done that had no answer, in a row */
 };
 
 enum { SPW__MAP_EXPORT = 1, SPW__MAP_RDMA = 2 };
+
+enum spw__loss { SPW__LOSS_NONE, SPW__LOSS_DESCRIBED, SPW__LOSS_LOST };
+
+/* The device is lost from now on, if it is not yet, since the call named what reported result. (loss.c) */
+void spw__device_lose(struct spw__device *device, spw__cu_result result, const char *what);
 
 /* Makes the context current, *pushed if it was not so. */
 static inline spw__cu_result enter(const struct spw__device *device, bool *pushed)
@@ -49,8 +57,8 @@ static inline spw__cu_result enter(const struct spw__device *device, bool *pushe
 static inline void leave(const struct spw__device *device, bool pushed)
 {
     spw__cu_context popped;
-    if (pushed)
-        (void)device->driver->ctx_pop_current(&popped);
+    if (pushed && device->driver->ctx_pop_current(&popped) != SPW__CU_SUCCESS)
+        (void)device->driver->ctx_pop_current(&popped); /* the thread is to have its own context back */
 }
 
 /* The result of one entry point, called with the device's context current. */
@@ -70,12 +78,24 @@ static inline const char *error_name(const struct spw__driver *driver, spw__cu_r
     return driver->get_error_name(result, &name) == SPW__CU_SUCCESS && name ? name : "an error without a name";
 }
 
-/* 0, or SPW_EDEVICE with the driver's name of the error. */
-static inline int check(const struct spw__device *device, spw__cu_result result, const char *what)
+/* The same for what is given back: an error that passes, such as a want of memory in the driver, must leave nothing
+ * behind. One that stays is of a context whose memory is gone anyway. */
+#define GIVE_BACK(device, entry, ...)                                                                                  \
+    ({                                                                                                                 \
+        spw__cu_result given_ = CALL(device, entry, __VA_ARGS__);                                                      \
+        if (given_ != SPW__CU_SUCCESS && !spw__cu_is_sticky(given_))                                                   \
+            given_ = CALL(device, entry, __VA_ARGS__);                                                                 \
+        given_;                                                                                                        \
+    })
+
+/* 0, or SPW_EDEVICE with the driver's name of the error. A sticky one loses the device. */
+static inline int check(struct spw__device *device, spw__cu_result result, const char *what)
 {
     const spw_error_info info = {.place = SPW_DEVICE};
     if (result == SPW__CU_SUCCESS)
         return 0;
+    if (spw__cu_is_sticky(result))
+        spw__device_lose(device, result, what);
     return spw__fail_info(&info, SPW_EDEVICE, "device %d: %s: %s (%u)", device->ordinal, what,
                           error_name(device->driver, result), result);
 }

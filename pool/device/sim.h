@@ -117,6 +117,8 @@ struct CUctx_st {
     uint64_t ops;                       /* operations enqueued, ever */
     struct spw__sim_schedule schedule;
     struct spw__sim_pacing pacing;
+    _Atomic long events;   /* atomic: not destroyed */
+    unsigned copying;      /* copies that run at this moment */
     spw__cu_result sticky; /* SUCCESS, or what every call reports from now on */
 };
 
@@ -191,7 +193,9 @@ void spw__sim_schedule_idle_locked(struct CUctx_st *sim);    /* a worker found n
 long long spw__sim_schedule_idle_ns(void);
 long long spw__sim_schedule_stall_ns(void);
 
-/* Loses the calling thread's current device, as after a sticky error; nothing without one. */
+/* The device is lost from now on. Returns when no copy runs any more. */
+void spw__sim_lose_locked(struct CUctx_st *sim, spw__cu_result sticky);
+/* The same for the calling thread's current device; without one, for all of the process. */
 void spw__sim_lose(spw__cu_result sticky);
 
 extern const struct spw__driver spw__sim_table;

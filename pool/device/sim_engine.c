@@ -102,11 +102,16 @@ void spw__sim_pace_copy_locked(struct CUctx_st *sim, struct CUstream_st *stream,
     const uint64_t start_ns = ready_ns > free_ns ? ready_ns : free_ns;
     spw__sim_link_start(link, op->engine, ready_ns, op->bytes);
     wake_other_locked(sim, op->engine);
+    const bool lost = sim->sticky != SPW__CU_SUCCESS; /* while it was in line */
+    sim->copying++;
     spw__mutex_unlock(&sim->lock);
     const uint64_t before_ns = spw__clock_monotonic_ns();
-    memcpy(op->dst, op->src, op->bytes);
+    if (!lost)
+        memcpy(op->dst, op->src, op->bytes);
     const uint64_t took_ns = spw__clock_monotonic_ns() - before_ns;
     spw__mutex_lock(&sim->lock);
+    sim->copying--;
+    spw__cond_broadcast(&sim->progress);
     wait_until_due_locked(sim, stream, op->engine);
     stream->at_ns = link->lanes[op->engine].free_ns;
     sim->pacing.lines[op->engine] = stream->behind;

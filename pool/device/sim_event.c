@@ -24,6 +24,7 @@ spw__cu_result spw__sim_event_create(spw__cu_event *out, unsigned flags)
     if (!event)
         return SPW__CU_ERROR_OUT_OF_MEMORY;
     event->sim = sim;
+    (void)atomic_fetch_add(&sim->events, 1);
     *out = event;
     return SPW__CU_SUCCESS;
 }
@@ -40,6 +41,7 @@ spw__cu_result spw__sim_event_destroy(spw__cu_event event)
     const spw__cu_result sticky = sim->sticky;
     spw__sim_put_mark_locked(event->mark);
     spw__mutex_unlock(&sim->lock);
+    (void)atomic_fetch_sub(&sim->events, 1);
     free(event);
     return sticky;
 }

@@ -224,12 +224,14 @@ spw__cu_result spw__sim_mem_host_register(void *base, size_t bytes, unsigned fla
     return result;
 }
 
+/* Ends the registration even after a sticky error. */
 spw__cu_result spw__sim_mem_host_unregister(void *base)
 {
     struct CUctx_st *sim;
-    spw__cu_result result = spw__sim_enter(&sim);
-    if (result != SPW__CU_SUCCESS)
-        return result;
+    if (spw__sim_ctx_get_current(&sim) != SPW__CU_SUCCESS || !sim)
+        return SPW__CU_ERROR_INVALID_CONTEXT;
+    spw__mutex_lock(&sim->lock);
+    spw__cu_result result = sim->sticky;
     struct spw__sim_range **link = &sim->registrations;
     while (*link && (*link)->start != (uintptr_t)base)
         link = &(*link)->next;

@@ -67,6 +67,7 @@ void spw__sim_wait_locked(struct CUctx_st *sim)
 
 static void run_unlocked(struct CUctx_st *sim, struct CUstream_st *stream, const struct spw__sim_op *op)
 {
+    sim->copying += op->kind == SPW__SIM_COPY;
     spw__mutex_unlock(&sim->lock);
     if (op->kind == SPW__SIM_COPY) {
         memcpy(op->dst, op->src, op->bytes);
@@ -77,6 +78,7 @@ static void run_unlocked(struct CUctx_st *sim, struct CUstream_st *stream, const
     }
     const uint64_t now_ns = sim->pacing.on ? spw__clock_monotonic_ns() : 0;
     spw__mutex_lock(&sim->lock);
+    sim->copying -= op->kind == SPW__SIM_COPY;
     stream->at_ns = now_ns;
 }
 

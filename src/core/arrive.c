@@ -4,6 +4,7 @@
 
 #include "pool/base/error.h"
 #include "pool/base/fault.h"
+#include "src/core/loss.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
 #include "src/core/use.h"
@@ -27,7 +28,7 @@ static bool is_registered(const struct spw_manager *manager, const struct spw__b
 static bool is_within_reach_locked(const struct spw__piece *piece, bool used, bool discard)
 {
     const struct spw__block *mem = &piece->mem;
-    if (!spw__block_is(mem))
+    if (!spw__piece_in_memory_locked(piece))
         return false;
     if (discard || mem->tier == SPW_TIER_DEVICE)
         return true;
@@ -69,7 +70,7 @@ static int enqueue(const struct spw__arrival *arrival, struct spw__use **use)
     if (rc != SPW_OK) {
         spw_error_info kept;
         spw__error_save(&kept);
-        (void)spw__device_synchronize(manager->device, stream);
+        (void)spw__device_settle(manager->device, stream);
         (void)spw__error_restore(&kept);
     }
     return rc;
@@ -128,10 +129,12 @@ static void arrived(struct spw__move *watch, int status)
     struct spw__arrival *arrival = watch->arg;
     struct spw__payload *payload = arrival->payload;
     struct spw_manager *manager = payload->manager;
-    /* An event that cannot be asked is no failed copy yet: its stream is. */
-    if (status != SPW_OK)
-        status = spw__device_synchronize(manager->device,
-                                         spw__mover_copy_stream(manager->mover, arrival->to_device));
+    /* On a lost device uses count as over, and what had completed cannot be told: the old place is good in any case.
+     * An event that cannot be asked is no failed copy yet: its stream is. */
+    if (status == SPW_OK)
+        status = spw__loss_check(manager);
+    else
+        status = spw__device_settle(manager->device, spw__mover_copy_stream(manager->mover, arrival->to_device));
     spw__mutex_lock(&payload->lock);
     if (status == SPW_OK)
         settle_locked(arrival);
@@ -171,7 +174,7 @@ int spw__arrive_locked(struct spw__payload *payload, struct spw__group *group, b
     if (rc != SPW_OK) {
         set_states_locked(payload, SPW__PIECE_IDLE);
         spw__meta_free(&manager->meta, arrival, sizeof *arrival);
-        return rc;
+        return spw__loss_of(manager, SPW_TIER_DEVICE) ? SPW_EAGAIN : rc; /* moves find another copy, if there is one */
     }
     publish_locked(payload, group);
     spw__payload_ref(payload);
@@ -188,7 +191,9 @@ int spw__arrive_locked(struct spw__payload *payload, struct spw__group *group, b
 
 int spw__arrival_check_locked(const struct spw__payload *payload)
 {
-    if (payload->n_pieces == 0 || payload->pieces[0].state != SPW__PIECE_STRANDED)
+    const bool fails = spw__payload_arrives_locked(payload) && payload->views.n &&
+                       spw__loss_of(payload->manager, SPW_TIER_DEVICE);
+    if (!fails && (payload->n_pieces == 0 || payload->pieces[0].state != SPW__PIECE_STRANDED))
         return SPW_OK;
     return spw__fail(SPW_EDEVICE, "the device failed while it copied this buffer to %s, where it is mapped; once it is "
                                   "unmapped it lies in %s as before",
@@ -198,12 +203,11 @@ int spw__arrival_check_locked(const struct spw__payload *payload)
 
 int spw__arrival_look_locked(const struct spw__payload *payload)
 {
-    const bool arrives = payload->n_pieces && payload->pieces[0].state == SPW__PIECE_ARRIVING;
-    return arrives ? SPW_EAGAIN : spw__arrival_check_locked(payload);
+    return spw__payload_arrives_locked(payload) ? SPW_EAGAIN : spw__arrival_check_locked(payload);
 }
 
 void spw__arrival_unstrand_locked(struct spw__payload *payload)
 {
-    if (payload->views.n == 0 && spw__arrival_check_locked(payload) != SPW_OK)
+    if (payload->views.n == 0 && payload->n_pieces && payload->pieces[0].state == SPW__PIECE_STRANDED)
         revert_locked(payload);
 }

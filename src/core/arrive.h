@@ -20,7 +20,8 @@
  * the pieces are where they were. Every piece is IDLE. The payload is locked; the lock is released in between. */
 int spw__arrive_locked(struct spw__payload *payload, struct spw__group *group, bool discard);
 
-/* SPW_EDEVICE, with detail, while the payload is STRANDED: what its views show is not its content. Payload locked. */
+/* SPW_EDEVICE, with detail, while the payload is STRANDED, or will be: what its views show is not its content. Payload
+ * locked. */
 int spw__arrival_check_locked(const struct spw__payload *payload);
 
 /* The same without ARRIVING: SPW_EAGAIN, and the arrival's end will be reported as a change of the payload. */

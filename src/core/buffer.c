@@ -1,5 +1,6 @@
 /* Buffers: life cycle and queries. Neighbours: admit.c makes them, view.c maps them, payload.c holds the bytes. */
 #include "src/core/handle.h"
+#include "src/core/loss.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
 
@@ -115,10 +116,11 @@ spw_place spw_buffer_place(const spw_buffer *buffer)
     bool gone = true; /* so it stays when the buffer's group was cancelled */
     spw__mutex_lock(&payload->lock);
     for (uint32_t i = 0; i < payload->n_pieces; i++) {
-        const struct spw__block *mem = &payload->pieces[i].mem;
-        const spw_tier tier = spw__block_is(mem) ? (spw_tier)mem->tier : SPW_TIER_DISK;
+        const struct spw__piece *piece = &payload->pieces[i];
+        const bool in_memory = spw__piece_in_memory_locked(piece) || (spw__block_is(&piece->mem) && !piece->disk.bytes);
+        const spw_tier tier = in_memory ? (spw_tier)piece->mem.tier : SPW_TIER_DISK;
         lowest = tier > lowest ? tier : lowest;
-        gone &= !spw__block_is(mem) && payload->pieces[i].disk.bytes == 0;
+        gone &= !spw__block_is(&piece->mem) && piece->disk.bytes == 0;
     }
     spw__mutex_unlock(&payload->lock);
     return payload->n_pieces && !gone ? SPW_PLACE(lowest, 0) : SPW_PLACE_NONE;

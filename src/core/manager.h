@@ -113,6 +113,7 @@ struct spw_manager {
     uint64_t patience_max_ns;       /* constant, but for tests */
     _Atomic uint32_t n_patient;     /* atomic: requests that will demand room if nothing is released */
     struct spw__device *device;
+    atomic_bool loss_seen; /* atomic: the device is lost, and who waits for it knows */
     struct spw__store *store;
     struct spw__mover *mover;
     struct spw__block staging_block; /* of the tier that pays for staging */

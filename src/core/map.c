@@ -20,6 +20,7 @@
 
 #include "pool/base/error.h"
 #include "src/core/arrive.h"
+#include "src/core/loss.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
 #include "src/core/use.h"
@@ -255,6 +256,12 @@ void spw__fetch_settle_locked(struct spw__fetch *fetch)
         spw__piece_requeue_locked(&payload->pieces[i], false);
 }
 
+/* A device that was lost on the way leaves what has another copy: another look finds it, or says what is lost. */
+static bool is_lost_on_the_way(const struct spw__fetch *fetch)
+{
+    return fetch->status == SPW_EDEVICE && spw__loss_of(fetch->payload->manager, SPW_TIER_DEVICE);
+}
+
 int spw__fetch_end_locked(struct spw__fetch *fetch, int rc)
 {
     struct spw__payload *payload = fetch->payload;
@@ -262,7 +269,7 @@ int spw__fetch_end_locked(struct spw__fetch *fetch, int rc)
         fetch->abandoned = true; /* fetch_done of the last move frees it */
         return rc;
     }
-    if (rc == SPW_OK && fetch->status != SPW_OK)
+    if (rc == SPW_OK && fetch->status != SPW_OK && !is_lost_on_the_way(fetch))
         rc = spw__error_restore(&fetch->error);
     give_back_locked(fetch, &fetch->request.block);
     end_fetch_locked(payload);
@@ -289,20 +296,9 @@ static int run_fetch(struct spw__fetch *fetch, const spw_wait_options *wait, uin
 static bool all_in_memory_locked(const struct spw__payload *payload)
 {
     for (uint32_t i = 0; i < payload->n_pieces; i++)
-        if (!spw__block_is(&payload->pieces[i].mem))
+        if (!spw__piece_in_memory_locked(&payload->pieces[i]))
             return false;
     return true;
-}
-
-static int lost_locked(const struct spw__payload *payload)
-{
-    for (uint32_t i = 0; i < payload->n_pieces; i++)
-        if (payload->pieces[i].lost)
-            return spw__fail(payload->pieces[i].lost,
-                             "piece %u of this buffer is lost: its only copy, on disk, differed "
-                             "from what was written",
-                             i);
-    return SPW_OK;
 }
 
 /* Gives a new view its id. SPW_ENOMETA when there are many and no memory for one more. */
@@ -394,11 +390,12 @@ int spw__map_look_locked(struct spw__payload *payload, spw_place place, uint32_t
 {
     const spw_tier *tier = &mapped->tier;
     const bool together = spw__payload_contiguous_locked(payload, &mapped->tier, &mapped->address);
-    const bool here = together && ((flags & SPW_MAP_HERE) || *tier == SPW_PLACE_TIER(place));
+    const bool lost = together && spw__loss_of(payload->manager, mapped->tier);
+    const bool here = together && !lost && ((flags & SPW_MAP_HERE) || *tier == SPW_PLACE_TIER(place));
     int rc = payload->cancelled ? spw__payload_check_locked(payload) : SPW_OK;
     *fetch = NULL;
     if (rc == SPW_OK)
-        rc = lost_locked(payload);
+        rc = spw__payload_check_lost_locked(payload, (flags & SPW_MAP_DISCARD) != 0);
     if (rc == SPW_OK)
         rc = spw__arrival_check_locked(payload);
     if (rc != SPW_OK)
@@ -476,7 +473,7 @@ int spw__payload_unmap(struct spw__payload *payload, uint32_t view_id, bool writ
     if (stream && manager->device && payload->n_pieces && spw__use_note_locked(payload, stream) != SPW_OK) {
         /* What cannot be remembered is waited for, while the pieces are still held. */
         spw__mutex_unlock(&payload->lock);
-        rc = spw__device_synchronize(manager->device, stream);
+        rc = spw__device_settle(manager->device, stream);
         spw__mutex_lock(&payload->lock);
     }
     for (uint32_t i = 0; i < payload->n_pieces; i++) {

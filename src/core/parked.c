@@ -70,7 +70,7 @@ static void unlink_locked(struct spw__parked_stream *stream, struct parked_block
 static void collect_locked(struct spw__parked_stream *stream, struct parked_block **done)
 {
     struct spw__device *device = stream->manager->device;
-    while (stream->first && spw__device_event_query(device, stream->first->use->event) != SPW_EAGAIN) {
+    while (stream->first && !spw__device_event_pending(device, stream->first->use->event)) {
         struct parked_block *parked = stream->first;
         unlink_locked(stream, parked);
         parked->next = *done;
@@ -194,7 +194,7 @@ void spw__park(struct spw_manager *manager, struct spw__block *block, void *hand
     }
     if (parked)
         free_record(manager, parked);
-    (void)spw__device_synchronize(manager->device, handle); /* if it fails the device is lost, and its memory idle */
+    (void)spw__device_settle(manager->device, handle); /* if it fails the device is lost, and its memory idle */
     (void)spw__tier_free(spw__tier_of(manager, (spw_tier)block->tier), block);
 }
 

@@ -5,6 +5,7 @@
 
 #include "pool/base/error.h"
 #include "src/core/group.h"
+#include "src/core/loss.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
 #include "src/core/use.h"
@@ -322,7 +323,7 @@ bool spw__payload_contiguous_locked(const struct spw__payload *payload, spw_tier
 
 void spw__piece_source_locked(const struct spw__piece *piece, struct spw__end *from)
 {
-    if (spw__block_is(&piece->mem))
+    if (spw__piece_in_memory_locked(piece) || piece->disk.bytes == 0)
         *from = (struct spw__end){.tier = (spw_tier)piece->mem.tier, .address = piece->mem.address,
                                   .capacity = piece->mem.bytes};
     else

@@ -150,6 +150,12 @@ bool spw__payload_idle_locked(const struct spw__payload *payload);
 /* True when a spill of any piece is in flight. Payload locked. */
 bool spw__payload_leaving_locked(const struct spw__payload *payload);
 
+/* True while copies of it that were enqueued are under way: all pieces are ARRIVING. Payload locked. */
+static inline bool spw__payload_arrives_locked(const struct spw__payload *payload)
+{
+    return payload->n_pieces && payload->pieces[0].state == SPW__PIECE_ARRIVING;
+}
+
 /* True when any piece has a copy on disk. Payload locked. */
 bool spw__payload_on_disk_locked(const struct spw__payload *payload);
 
@@ -159,7 +165,7 @@ void spw__payload_drop_disk_locked(struct spw__payload *payload);
 /* True when all pieces lie in one memory tier one behind the other; *tier and *address say where. Payload locked. */
 bool spw__payload_contiguous_locked(const struct spw__payload *payload, spw_tier *tier, uint64_t *address);
 
-/* Where a move of piece begins: memory if it is there, else disk. Payload locked. */
+/* Where a move of piece begins: memory if it is there and not lost, else disk. Payload locked. */
 void spw__piece_source_locked(const struct spw__piece *piece, struct spw__end *from);
 
 #endif

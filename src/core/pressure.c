@@ -6,6 +6,7 @@
 #include "src/core/demand.h"
 #include "src/core/evict.h"
 #include "src/core/group.h"
+#include "src/core/loss.h"
 #include "src/core/manager.h"
 #include "src/core/parked.h"
 #include "src/core/refusal.h"
@@ -63,19 +64,28 @@ static int try_tier(struct spw__request *request, struct spw__tier *tier, enum s
     return spw__tier_alloc_aligned(tier, request->group, request->bytes, request->align, grow, &request->block);
 }
 
+/* Nothing but the lost device could serve it. */
+static bool is_hopeless(const struct spw__request *request)
+{
+    return spw__loss_of(request->manager, request->lowest);
+}
+
 /* One try over the tiers of the request, best first, but those that are barred. SPW_EAGAIN: no room anywhere. */
 static int try_tiers(struct spw__request *request, enum spw__grow grow, uint32_t barred)
 {
-    bool possible = false;
+    bool possible = false, lost = false;
     if (spw__ledger_cancelled(request->group))
         return SPW_ECANCELED;
+    if (is_hopeless(request))
+        return SPW_EDEVICE;
     if (request->min_of) {
         request->block.tier = (uint8_t)request->lowest;
         return !barred && spw__ledger_set_min(request->min_of, request->lowest, request->bytes) ? SPW_OK : SPW_EAGAIN;
     }
     for (spw_tier tier = request->first; tier <= request->lowest; tier++) {
         struct spw__tier *at = spw__tier_of(request->manager, tier);
-        if (!at->present)
+        lost |= spw__loss_of(request->manager, tier);
+        if (!at->present || spw__loss_of(request->manager, tier))
             continue;
         if (barred & SPW__CHANNEL(tier)) {
             possible |= fits_empty(request, tier);
@@ -93,7 +103,7 @@ static int try_tiers(struct spw__request *request, enum spw__grow grow, uint32_t
         possible |= rc != SPW_ETOOBIG;
         request->failed = rc;
     }
-    return possible ? SPW_EAGAIN : SPW_ETOOBIG;
+    return possible ? SPW_EAGAIN : lost ? SPW_EDEVICE : SPW_ETOOBIG;
 }
 
 /* Where a served request took what others wait for; what a reservation pays for was nobody else's. */
@@ -169,6 +179,7 @@ static void enqueue(struct spw__request *request, const spw_wait_options *wait, 
     struct spw_task *task = request->completed ? wait->task : spw__task_of(manager, wait);
     const struct spw__group *group = request->group; /* an asynchronous request may be over once it was enqueued */
     const bool first = request->begun_ns == 0;
+    const spw_tier lowest = request->lowest;
     request->begun_ns = first ? spw__clock_now_ns(manager->env.clock) : request->begun_ns;
     request->waiter = (struct spw__waiter){.attempt = attempt, .completed = request->completed,
                                            .channels = channels_of(request),
@@ -187,6 +198,19 @@ static void enqueue(struct spw__request *request, const spw_wait_options *wait, 
     spw__wait_enqueue(&manager->waits, &request->waiter);
     if (spw__ledger_cancelled(group)) /* it may not have been attempted */
         spw__pressure_end_cancelled(manager);
+    if (spw__loss_of(manager, lowest))
+        spw__pressure_end_lost(manager);
+}
+
+static int visit_hopeless(struct spw__waiter *waiter, void *arg)
+{
+    (void)arg;
+    return is_hopeless((const struct spw__request *)(const void *)waiter) ? SPW_EDEVICE : SPW_EAGAIN;
+}
+
+void spw__pressure_end_lost(struct spw_manager *manager)
+{
+    spw__waitset_visit(&manager->waits, SPW__CHANNEL(SPW_TIER_DEVICE), visit_hopeless, NULL);
 }
 
 /* After the wait. */
@@ -267,9 +291,9 @@ static int try_at_once(struct spw__request *request)
                           (!request->min_of && request->first == request->lowest &&
                            spw__ledger_within_min(request->group, request->lowest, paid_bytes(request)));
     const uint32_t heeded = promised ? 0 : channels;
-    int rc = SPW_EAGAIN;
+    int rc = is_hopeless(request) ? SPW_EDEVICE : SPW_EAGAIN;
     /* Those who wait already go first, unless the caller cannot wait at all; and even then one that waited for long. */
-    if (request->nowait || promised || !spw__waitset_busy(waits, channels)) {
+    if (rc == SPW_EAGAIN && (request->nowait || promised || !spw__waitset_busy(waits, channels))) {
         rc = try_tiers(request, grow, spw__waitset_barred_of(waits, heeded));
         if (rc == SPW_EAGAIN && spw__parked_sweep(request->manager))
             rc = try_tiers(request, grow, spw__waitset_barred_of(waits, heeded));

@@ -7,6 +7,7 @@
 #include "src/core/demand.h"
 #include "src/core/evict.h"
 #include "src/core/group.h"
+#include "src/core/loss.h"
 #include "src/core/manager.h"
 
 /* A victim of the pools of use, from that place in the route on. Where the disk is full, and below the tier is nothing
@@ -255,6 +256,7 @@ bool spw__pressure_help(struct spw_manager *manager, spw_tier tier, struct spw__
 
 void spw__pressure_kick(struct spw_manager *manager, spw_tier tier)
 {
+    spw__loss_look(manager);
     /* Room in a tier is also room for what the tiers above it would push down. */
     for (int at = (int)tier < SPW__MEMORY_TIERS ? (int)tier : SPW__MEMORY_TIERS - 1; at >= 0; at--)
         if (spw__waitset_busy(&manager->waits, SPW__CHANNEL(at)) || spw__headroom_wanted(manager, (spw_tier)at)) {

@@ -7,6 +7,7 @@
 #include "pool/base/error.h"
 #include "src/core/arbiter.h"
 #include "src/core/group.h"
+#include "src/core/loss.h"
 #include "src/core/manager.h"
 #include "src/core/reserve.h"
 
@@ -126,6 +127,10 @@ static int refuse(const struct spw__request *request, int code)
     char where[224], holders[320];
     if (code == SPW_ECANCELED && spw__ledger_cancelled(request->group))
         return spw__group_check(request->group);
+    if (code == SPW_EDEVICE) {
+        spw__loss_look(request->manager);
+        return spw__loss_refuse(request->manager, request->bytes);
+    }
     if (request->charge_only)
         return refuse_reservation(request, code);
     if (info.group[0] && (code == SPW_ENOMEM || code == SPW_EAGAIN))

@@ -5,6 +5,7 @@
 #include "pool/base/sized.h"
 #include "src/core/evict.h"
 #include "src/core/group.h"
+#include "src/core/loss.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
 #include "src/core/ticket.h"
@@ -184,6 +185,8 @@ static int obtain_specially(struct spw__request *request, const spw_reserve_opti
 {
     const struct spw__tier *tier = spw__tier_of(request->manager, request->lowest);
     *overbooks = false;
+    if (spw__loss_of(request->manager, request->lowest))
+        return spw__loss_refuse(request->manager, request->bytes);
     if (options->flags & SPW_RESERVE_OVERBOOK)
         return overbook(request, overbooks);
     if (options->flags & SPW_RESERVE_UPTO)
@@ -225,7 +228,8 @@ static int check_options(struct spw_manager *manager, const spw_reserve_options 
 /* The quick way: nobody waits, and there is room. */
 static bool commit_at_once(struct spw_manager *manager, struct spw__group *group, spw_tier tier, uint64_t charge)
 {
-    return charge == 0 || (!spw__reclaim_inside(manager) && !spw__waitset_busy(&manager->waits, SPW__CHANNEL(tier)) &&
+    return charge == 0 || (!spw__loss_of(manager, tier) && !spw__reclaim_inside(manager) &&
+                            !spw__waitset_busy(&manager->waits, SPW__CHANNEL(tier)) &&
                            spw__ledger_commit(group, tier, charge));
 }
 

@@ -4,6 +4,7 @@
 
 #include "pool/base/error.h"
 #include "pool/device/driver.h"
+#include "src/core/loss.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
 #include "src/core/ticket.h"
@@ -138,6 +139,7 @@ void spw__stream_end_unref(struct spw__stream_end *end)
 static void end_over(struct spw__move *move, int status)
 {
     struct spw__stream_end *end = move->arg;
+    status = status == SPW_OK ? spw__loss_check(end->manager) : status; /* work that a lost device ended is not done */
     end->status = status;
     if (status != SPW_OK)
         spw__error_save(&end->error);

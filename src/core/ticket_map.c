@@ -8,9 +8,12 @@
  */
 #include "src/core/ticket.h"
 
+#include <string.h>
+
 #include "pool/base/error.h"
 #include "pool/base/sized.h"
 #include "src/core/handle.h"
+#include "src/core/loss.h"
 #include "src/core/manager.h"
 #include "src/core/use.h"
 #include "src/core/view.h"
@@ -35,6 +38,7 @@ static int conclude(spw_ticket *ticket, int rc)
 {
     struct spw__ticket_map *map = &ticket->map;
     spw_error_info kept;
+    (void)spw__loss_name(rc, ticket->tag);
     spw__error_save(&kept);
     if (map->fetched)
         spw__map_fetched(map->payload);
@@ -135,6 +139,7 @@ int spw_map_start(spw_buffer *buffer, spw_place place, uint32_t flags, const spw
         return rc;
     ticket->map = (struct spw__ticket_map){.payload = buffer->payload, .place = place, .flags = flags,
                                            .options = taken};
+    memcpy(ticket->tag, buffer->tag, sizeof ticket->tag);
     spw__payload_ref(buffer->payload);
     rc = look(ticket);
     if (rc != SPW__REQUEST_WAITS)

@@ -6,6 +6,7 @@
 #include "pool/base/fault.h"
 #include "src/core/arrive.h"
 #include "src/core/group.h"
+#include "src/core/loss.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
 
@@ -26,7 +27,7 @@ void spw__use_unref(struct spw_manager *manager, struct spw__use *use)
 
 bool spw__use_pending(struct spw_manager *manager, const struct spw__use *use)
 {
-    return use && spw__device_event_query(manager->device, use->event) == SPW_EAGAIN;
+    return use && spw__device_event_pending(manager->device, use->event);
 }
 
 bool spw__use_holds(struct spw_manager *manager, const struct spw__use *use)
@@ -119,10 +120,12 @@ int spw__use_look_locked(struct spw__payload *payload, bool write, void *stream)
         return SPW_EAGAIN;
     if (write)
         spw__payload_drop_disk_locked(payload);
-    if (stream)
-        return payload->last_use && !spw__fault(SPW__FAULT_SKIP_STREAM_ORDER)
-                   ? spw__device_event_order(manager->device, stream, payload->last_use->event)
-                   : SPW_OK;
+    if (stream) { /* what a lost device was given is over */
+        const bool orders = payload->last_use && !spw__loss_of(manager, SPW_TIER_DEVICE) &&
+                            !spw__fault(SPW__FAULT_SKIP_STREAM_ORDER);
+        const int rc = orders ? spw__device_event_order(manager->device, stream, payload->last_use->event) : SPW_OK;
+        return rc == SPW_OK ? spw__arrival_check_locked(payload) : rc;
+    }
     while (spw__use_pending(manager, payload->last_use)) {
         struct spw__move *watch = spw__use_watch_locked(payload);
         if (watch) {

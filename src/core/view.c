@@ -1,5 +1,6 @@
 /* Views: the public face of maps, and writing through one. Neighbours: map.c does the work. */
 #include "src/core/handle.h"
+#include "src/core/loss.h"
 #include "src/core/manager.h"
 #include "src/core/map.h"
 #include "src/core/pressure.h"
@@ -87,7 +88,7 @@ int spw_map(spw_buffer *buffer, spw_place place, uint32_t flags, const spw_map_o
         rc = hand_over(buffer->payload, &mapped, flags, &taken, view);
     if (mapped.inside)
         spw__waitset_leave(&buffer->manager->waits);
-    return rc;
+    return spw__loss_name(rc, buffer->tag);
 }
 
 int spw_unmap(spw_buffer *buffer, spw_view *view, spw_stream *stream)
@@ -144,8 +145,8 @@ int spw_buffer_write(spw_buffer *buffer, size_t offset, const void *src, size_t 
     if (view.place == SPW_DEVICE) {
         struct spw__device *device = buffer->manager->device;
         rc = spw__device_copy_to(device, NULL, (uint64_t)(uintptr_t)view.data + offset, src, bytes);
-        if (rc == SPW_OK)
-            rc = spw__device_synchronize(device, NULL);
+        const int settled = spw__device_settle(device, NULL); /* src is the caller's again, in failure too */
+        rc = spw__loss_name(rc != SPW_OK ? rc : settled, buffer->tag);
     } else {
         memcpy((char *)view.data + offset, src, bytes);
     }

@@ -2,6 +2,7 @@
  */
 #include "src/core/group.h"
 #include "src/core/handle.h"
+#include "src/core/loss.h"
 #include "src/core/manager.h"
 #include "src/core/map.h"
 #include "src/core/pressure.h"
@@ -44,7 +45,8 @@ static int copy_bytes(spw_manager *manager, const spw_view *from, const spw_view
     }
     const int rc = spw__device_copy_within(manager->device, NULL, (uint64_t)(uintptr_t)to->data,
                                            (uint64_t)(uintptr_t)from->data, from->size);
-    return rc == SPW_OK ? spw__device_synchronize(manager->device, NULL) : rc;
+    const int settled = spw__device_settle(manager->device, NULL); /* in failure too: both are about to be let go */
+    return rc != SPW_OK ? rc : settled;
 }
 
 static int copy_head(const spw_buffer *from, spw_buffer *to)
@@ -76,7 +78,7 @@ static int copy_buffer(spw_buffer *buffer, const spw_view *view, const spw_alloc
     if (rc == SPW_OK)
         rc = spw_map(*out, view->place, SPW_MAP_WRITE, NULL, &to);
     if (rc == SPW_OK) {
-        rc = copy_bytes(buffer->manager, view, &to);
+        rc = spw__loss_name(copy_bytes(buffer->manager, view, &to), buffer->tag);
         const int unmapped = spw_unmap(*out, &to, NULL);
         rc = rc == SPW_OK ? unmapped : rc;
     }

@@ -7,6 +7,7 @@
 
 #include "pool/base/error.h"
 #include "pool/base/sized.h"
+#include "src/core/loss.h"
 #include "src/core/manager.h"
 
 static uint64_t sum(const spw_manager *manager, unsigned which)
@@ -68,7 +69,7 @@ static void fill_edges(spw_manager *manager, spw_stats *stats)
 
 int spw_stats_snapshot(spw_manager *manager, spw_stats *out)
 {
-    if (!manager || !out || out->struct_size < SPW__SIZED_FIRST(spw_stats, reloaded_within_1s_bytes))
+    if (!manager || !out || out->struct_size < SPW__SIZED_FIRST(spw_stats, device_lost))
         return spw__fail(SPW_EINVAL, "spw_stats_snapshot: manager or stats is NULL, or stats->struct_size is %zu, not "
                                      "%zu; use SPW_STATS_INIT", out ? out->struct_size : 0, sizeof *out);
     const int rc = spw__check_process(manager);
@@ -102,6 +103,7 @@ int spw_stats_snapshot(spw_manager *manager, spw_stats *out)
     stats->waits_chosen = sum(manager, SPW__CORE_WAITS_CHOSEN);
     stats->spills_chosen = sum(manager, SPW__CORE_SPILLS_CHOSEN);
     stats->reloaded_within_1s_bytes = sum(manager, SPW__CORE_RELOADED_SOON_BYTES);
+    stats->device_lost = spw__loss_of(manager, SPW_TIER_DEVICE);
     /* Never beyond what either side knows: the caller's size is kept, and so is what a newer header has behind it. */
     stats->struct_size = out->struct_size;
     memcpy(out, stats, stats->struct_size < sizeof *stats ? stats->struct_size : sizeof *stats);

@@ -76,7 +76,7 @@ void spw__stats_json(spw_manager *manager, const spw_stats *stats, const struct 
               "\"wait_ns\":%llu,\"wait_timeouts\":%llu,\"spill_failures\":%llu,\"corrupt_pieces\":%llu,"
               "\"buffers\":%llu,\"io_is_uring\":%u,\"io_is_direct\":%u,\"meta_resident_bytes\":%llu,"
               "\"tasks\":%llu,\"retries\":%llu,\"splits\":%llu,\"waits_chosen\":%llu,"
-              "\"spills_chosen\":%llu,\"reloaded_within_1s_bytes\":%llu}\n",
+              "\"spills_chosen\":%llu,\"reloaded_within_1s_bytes\":%llu,\"device_lost\":%llu}\n",
               (unsigned long long)stats->disk_written_bytes, (unsigned long long)stats->disk_read_bytes,
               (unsigned long long)stats->disk_allocated_bytes, (unsigned long long)stats->waits,
               (unsigned long long)stats->wait_ns, (unsigned long long)stats->wait_timeouts,
@@ -85,5 +85,5 @@ void spw__stats_json(spw_manager *manager, const spw_stats *stats, const struct 
               (unsigned long long)stats->meta_resident_bytes, (unsigned long long)stats->tasks,
               (unsigned long long)stats->retries, (unsigned long long)stats->splits,
               (unsigned long long)stats->waits_chosen, (unsigned long long)stats->spills_chosen,
-              (unsigned long long)stats->reloaded_within_1s_bytes);
+              (unsigned long long)stats->reloaded_within_1s_bytes, (unsigned long long)stats->device_lost);
 }

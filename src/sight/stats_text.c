@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "src/core/external.h"
+#include "src/core/manager.h"
 
 struct spw__human spw__human(uint64_t bytes)
 {
@@ -98,6 +99,8 @@ void spw__stats_text(spw_manager *manager, const spw_stats *stats, const struct 
         spw__outf(out, "tasks: %llu; asked to give back %llu times, to take less %llu times\n",
                   (unsigned long long)stats->tasks, (unsigned long long)stats->retries,
                   (unsigned long long)stats->splits);
+    if (stats->device_lost)
+        spw__outf(out, "device: lost: %s\n", spw__device_loss(manager->device));
     if (stats->meta_resident_bytes)
         spw__outf(out, "metadata: an arena of jemalloc with %s resident\n",
                   spw__human(stats->meta_resident_bytes).text);
