@@ -4,8 +4,8 @@
  * missing wait that was put there catches one that nobody put there.
  *
  * usage: test_device_order [SEEDS [FIRST]]. Without arguments 4 seeds; a failure prints its seed. Everything is driven
- * by one thread (threads=0), so that a seed plays much the same each time, by the mover's own, and by several players at
- * once.
+ * by one thread (threads=0), so that a seed plays much the same each time, by the mover's own, and by several players
+ * at once.
  */
 #include "tests/seeded_fixture.h"
 

@@ -348,6 +348,91 @@ START_TEST(a_map_that_waits_for_a_copy_is_told_that_it_failed)
 }
 END_TEST
 
+/* What lay on the device alone is lost with it; a copy that was on its way does not count as made. */
+START_TEST(what_had_left_a_device_that_failed_is_lost_by_name)
+{
+    spw_view view;
+    set_out(2 * 1 + _i, SPW_MAP_READ); /* device to pinned_host */
+    break_device();
+    ck_assert_int_eq(spw_map(way.buffer, SPW_PINNED_HOST, SPW_MAP_READ, NULL, &view), SPW_EDEVICE);
+    const spw_map_options options = on_stream(way.stream, SPW_TIMEOUT_DEFAULT);
+    ck_assert_int_eq(spw_map(way.buffer, SPW_PINNED_HOST, SPW_MAP_READ, &options, &view), SPW_EDEVICE);
+    must_unmap(way.buffer, &way.view, NULL);
+    comes_to(SPW_TIER_PINNED_HOST, staging_in(manager, SPW_TIER_PINNED_HOST));
+    ck_assert_int_eq(spw_map(way.buffer, SPW_PINNED_HOST, SPW_MAP_READ, NULL, &view), SPW_EDEVICE);
+    ck_assert(says("lost"));
+    finish_broken();
+}
+END_TEST
+
+START_TEST(a_forced_destroy_takes_what_is_stranded)
+{
+    set_out(_i, SPW_MAP_READ);
+    break_device();
+    for (unsigned i = 0; i < 200000 && arrives(); i++) {
+        ck_assert_int_ge(spw_progress(manager, 1000), 0);
+        (void)sched_yield();
+    }
+    spw_manager_destroy_force(manager);
+    manager = NULL;
+    free(way.gate.open);
+}
+END_TEST
+
+/* The reservation pays for the new place, once; what could not be enqueued is given back to it. */
+START_TEST(a_reservation_pays_for_what_arrives)
+{
+    spw_reservation *reservation = NULL;
+    open_manager(specs[_i % 2]);
+    const uint64_t beside = staging_in(manager, to_tier(_i));
+    way.buffer = must_make(ways[_i / 2].from, BYTES, SEED);
+    way.gate = open_gate();
+    ck_assert_int_eq(spw_stream_create(manager, &way.stream), SPW_OK);
+    use_until_let_go(way.buffer, &way.gate);
+    ck_assert_int_eq(spw_reserve(manager, ways[_i / 2].to, MIB, NULL, &reservation), SPW_OK);
+    spw_map_options options = on_stream(way.stream, 0);
+    options.reservation = reservation;
+    spw__fault_arm(SPW__FAULT_DEVICE_COPY, 2, 1, EIO);
+    let_go(&way.gate); /* a failed call lets what it had enqueued run, which comes after the gate */
+    ck_assert_int_eq(spw_map(way.buffer, ways[_i / 2].to, SPW_MAP_READ, &options, &way.view), SPW_EDEVICE);
+    spw__fault_disarm(SPW__FAULT_DEVICE_COPY);
+    ck_assert_uint_eq(spw_reservation_size(reservation), MIB);
+    ck_assert_int_eq(spw_map(way.buffer, ways[_i / 2].to, SPW_MAP_READ, &options, &way.view), SPW_OK);
+    ck_assert_uint_eq(spw_reservation_size(reservation), MIB - BYTES);
+    ck_assert_uint_eq(committed(to_tier(_i)), beside + MIB);
+    ck_assert_int_eq(spw_reservation_release(reservation), SPW_OK);
+    arrive();
+    must_unmap(way.buffer, &way.view, way.stream);
+    check_at(way.buffer, ways[_i / 2].to, SEED);
+    must_release(way.buffer);
+    finish();
+}
+END_TEST
+
+/* A hole is opened by moving what lies in its window: what arrives there is not movable, and is when it has. */
+START_TEST(a_hole_waits_for_what_arrives_in_its_window)
+{
+    open_manager("device=1M; pinned=2M; piece=256K; driver=sim; disk=%s:16M; staging=64K");
+    spw_buffer *left = must_alloc(SPW_DEVICE, 256 * KIB), *all = NULL;
+    spw_buffer *gone = must_alloc(SPW_DEVICE, 128 * KIB);
+    way.buffer = must_make(SPW_PINNED_HOST, 256 * KIB, SEED);
+    way.gate = open_gate();
+    ck_assert_int_eq(spw_stream_create(manager, &way.stream), SPW_OK);
+    use_until_let_go(way.buffer, &way.gate);
+    way.view = must_map_on(way.buffer, SPW_DEVICE, SPW_MAP_READ, way.stream);
+    must_unmap(way.buffer, &way.view, way.stream);
+    must_release(gone);
+    ck_assert_int_ne(alloc_within(SPW_DEVICE, 512 * KIB, 0, &all), SPW_OK); /* 512 KiB are free, in two parts */
+    arrive();
+    ck_assert_int_eq(alloc_within(SPW_DEVICE, 512 * KIB, SPW_TIMEOUT_DEFAULT, &all), SPW_OK);
+    check_at(way.buffer, SPW_PINNED_HOST, SEED);
+    must_release(all);
+    must_release(left);
+    must_release(way.buffer);
+    finish();
+}
+END_TEST
+
 /* A driver may read pageable memory when it is told to copy it, and not when the stream comes to that. */
 START_TEST(pageable_bytes_in_use_are_waited_for_and_others_are_not)
 {
@@ -384,11 +469,15 @@ int main(void)
     tcase_add_loop_test(tcase, make_writable_waits_for_the_arrival, 0, CASES);
     tcase_add_loop_test(tcase, a_forced_destroy_outlives_what_arrives, 0, CASES);
     tcase_add_loop_test(tcase, what_is_discarded_is_not_waited_for, 0, CASES);
+    tcase_add_loop_test(tcase, a_reservation_pays_for_what_arrives, 0, CASES);
+    tcase_add_test(tcase, a_hole_waits_for_what_arrives_in_its_window);
     tcase_add_loop_test(tcase, pageable_bytes_in_use_are_waited_for_and_others_are_not, 0, 2);
     tcase = new_case("failure", suite);
     tcase_add_loop_test(tcase, a_refusal_leaves_the_bytes_where_they_were, 0, CASES);
     tcase_add_loop_test(tcase, after_a_device_error_the_bytes_are_where_they_came_from, 0, 2);
     tcase_add_loop_test(tcase, a_view_of_what_never_arrived_stays_until_it_is_closed, 0, 2);
     tcase_add_loop_test(tcase, a_map_that_waits_for_a_copy_is_told_that_it_failed, 0, 2);
+    tcase_add_loop_test(tcase, what_had_left_a_device_that_failed_is_lost_by_name, 0, 2);
+    tcase_add_loop_test(tcase, a_forced_destroy_takes_what_is_stranded, 0, 2);
     return run_suite(suite);
 }

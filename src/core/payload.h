@@ -13,8 +13,8 @@
  *     IDLE, not in use --its group is cancelled: spw__payload_purge--> IDLE, nothing
  *
  * Invariants: one authoritative copy at any time; the source is freed only after the new place is published, under the
- * payload's lock; a piece with pins does not move; while a view with WRITE is in its user's hands no piece is leaving or
- * has a copy on disk; a piece that is sealed or spillable, IDLE, in memory, without pins and not gathering is in a
+ * payload's lock; a piece with pins does not move; while a view with WRITE is in its user's hands no piece is leaving,
+ * or has a copy on disk; a piece that is sealed or spillable, IDLE, in memory, without pins and not gathering is in a
  * queue of victims, and no other is, but for one that was pinned there: a map leaves it queued, so that most maps need
  * no second lock, and the queue passes it over (spw__evict_claim) or the last unmap moves it to the warm end.
  *
