@@ -49,12 +49,12 @@ static void take_inbox(struct spw__mover *mover)
     }
 }
 
-static void count_edge(struct spw__mover *mover, const struct spw__move *move)
+void spw__mover_count_copy(struct spw__mover *mover, spw_tier from, spw_tier to, uint64_t bytes, uint64_t started_ns)
 {
-    const unsigned edge = SPW__MOVER_EDGES + 3 * ((unsigned)move->from.tier * SPW_TIER_COUNT + (unsigned)move->to.tier);
+    const unsigned edge = SPW__MOVER_EDGES + 3 * ((unsigned)from * SPW_TIER_COUNT + (unsigned)to);
     count(mover, edge, 1);
-    count(mover, edge + 1, move->bytes);
-    count(mover, edge + 2, spw__clock_now_ns(mover->config.clock) - move->started_ns);
+    count(mover, edge + 1, bytes);
+    count(mover, edge + 2, spw__clock_now_ns(mover->config.clock) - started_ns);
 }
 
 /* Puts the failure of a move, in words, into the thread's error detail for the owner's done. */
@@ -101,7 +101,7 @@ static void finish(struct spw__mover *mover, struct spw__move *move)
         count(mover, SPW__MOVER_CORRUPT, 1);
     if (status == SPW_OK && move->bytes) {
         move->sum = move->to.tier == SPW_TIER_DISK ? move->found_sum : move->sum;
-        count_edge(mover, move);
+        spw__mover_count_copy(mover, move->from.tier, move->to.tier, move->bytes, move->started_ns);
     } else if (status != SPW_OK) {
         describe(mover, move, status);
         if (move->to.tier == SPW_TIER_DISK && move->to.extent.bytes)
@@ -420,6 +420,11 @@ void spw__mover_destroy(struct spw__mover *mover)
 bool spw__mover_busy(const struct spw__mover *mover)
 {
     return atomic_load(&mover->under_way) != 0;
+}
+
+spw__stream spw__mover_copy_stream(const struct spw__mover *mover, bool to_device)
+{
+    return to_device ? mover->to_device : mover->from_device;
 }
 
 bool spw__mover_io_is_uring(const struct spw__mover *mover)

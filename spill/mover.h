@@ -140,6 +140,16 @@ bool spw__mover_drive(struct spw__mover *mover, int64_t timeout_ns);
 /* True while a move is under way: from its submission until its done has returned. Any thread. */
 bool spw__mover_busy(const struct spw__mover *mover);
 
+/* Enqueues a copy between the device and another memory tier, or within the device, on a copy stream of the mover's,
+ * after the use (NULL: none), and returns: for who orders what comes next by an event of that stream. The driver may
+ * make copies of pageable memory at once. SPW_EDEVICE: it was not enqueued. Any thread. */
+int spw__mover_enqueue(struct spw__mover *mover, const struct spw__end *from, const struct spw__end *to, uint64_t bytes,
+                       const struct spw__use *after);
+/* The stream of the copies that end on the device, or of those that leave it. */
+spw__stream spw__mover_copy_stream(const struct spw__mover *mover, bool to_device);
+/* Counts such a copy, that has completed, with the moves of its edge. */
+void spw__mover_count_copy(struct spw__mover *mover, spw_tier from, spw_tier to, uint64_t bytes, uint64_t started_ns);
+
 bool spw__mover_io_is_uring(const struct spw__mover *mover);
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "pool/base/error.h"
+#include "pool/base/fault.h"
 #include "pool/base/units.h"
 #include "spill/copy.h"
 #include "spill/integrity.h"
@@ -149,9 +150,34 @@ static void start_io(struct spw__unit *unit, void *data)
         fail_unit(unit, SPW_EIO, EIO, "the transfer could not be submitted");
 }
 
-static spw__stream stream_of(const struct spw__mover *mover, bool to_device)
+/* A copy that begins or ends on the device; memory is the CPU's side of it, NULL for a copy within the device. */
+static struct spw__device_copy make_copy(bool to_device, uint64_t to, uint64_t from, void *memory, uint64_t bytes)
 {
-    return to_device ? mover->to_device : mover->from_device;
+    const uint64_t at = (uint64_t)(uintptr_t)memory;
+    const enum spw__copy_kind kind = !memory ? SPW__COPY_WITHIN : to_device ? SPW__COPY_TO : SPW__COPY_FROM;
+    return (struct spw__device_copy){.kind = kind, .bytes = bytes, .dst = kind == SPW__COPY_FROM ? at : to,
+                                     .src = kind == SPW__COPY_TO ? at : from};
+}
+
+/* Enqueues a copy that comes after the use. */
+static int enqueue_copy(const struct spw__mover *mover, spw__stream stream, const struct spw__device_copy *copy,
+                        const struct spw__use *after)
+{
+    unsigned done;
+    int rc = SPW_OK;
+    if (after && !spw__fault(SPW__FAULT_SKIP_COPY_ORDER))
+        rc = spw__device_event_order(mover->config.device, stream, after->event);
+    return rc == SPW_OK ? spw__device_copy_batch(mover->config.device, stream, copy, 1, &done) : rc;
+}
+
+int spw__mover_enqueue(struct spw__mover *mover, const struct spw__end *from, const struct spw__end *to, uint64_t bytes,
+                       const struct spw__use *after)
+{
+    const bool to_device = to->tier == SPW_TIER_DEVICE;
+    const struct spw__end *other = to_device ? from : to;
+    const struct spw__device_copy copy =
+        make_copy(to_device, to->address, from->address, on_cpu(other) ? cpu(other->address) : NULL, bytes);
+    return enqueue_copy(mover, spw__mover_copy_stream(mover, to_device), &copy, after);
 }
 
 /* The chain's copies are enqueued: its first unit gets the event that tells when they are done. */
@@ -167,13 +193,7 @@ static void enqueued(struct spw__unit *chain, spw__stream stream)
 /* A copy that is large, or has to wait on the device for its source's last use. */
 static void enqueue_alone(struct spw__unit *unit, spw__stream stream)
 {
-    struct spw__device *device = unit->mover->config.device;
-    unsigned done;
-    int rc = SPW_OK;
-    if (unit->move->use)
-        rc = spw__device_event_order(device, stream, unit->move->use->event);
-    if (rc == SPW_OK)
-        rc = spw__device_copy_batch(device, stream, &unit->copy, 1, &done);
+    const int rc = enqueue_copy(unit->mover, stream, &unit->copy, unit->move->use);
     if (rc == SPW_OK)
         enqueued(unit, stream);
     else
@@ -183,7 +203,7 @@ static void enqueue_alone(struct spw__unit *unit, spw__stream stream)
 static void flush(struct spw__mover *mover, bool to_device)
 {
     struct spw__batch *batch = &mover->batches[to_device];
-    const spw__stream stream = stream_of(mover, to_device);
+    const spw__stream stream = spw__mover_copy_stream(mover, to_device);
     struct spw__device_copy copies[BATCH_MAX];
     struct spw__unit *unit = batch->first, *next, *chain = NULL, **link = &chain;
     while (unit) {
@@ -227,17 +247,13 @@ static void start_device_copy(struct spw__unit *unit, enum spw__phase phase, boo
 {
     struct spw__mover *mover = unit->mover;
     struct spw__batch *batch = &mover->batches[to_device];
-    const uint64_t from = unit->move->from.address + unit->offset, to = unit->move->to.address + unit->offset;
-    const uint64_t at = (uint64_t)(uintptr_t)memory;
-    const enum spw__copy_kind kind = !memory ? SPW__COPY_WITHIN : to_device ? SPW__COPY_TO : SPW__COPY_FROM;
-    unit->copy = (struct spw__device_copy){.kind = kind, .bytes = unit->bytes,
-                                           .dst = kind == SPW__COPY_FROM ? at : to,
-                                           .src = kind == SPW__COPY_TO ? at : from};
+    unit->copy = make_copy(to_device, unit->move->to.address + unit->offset, unit->move->from.address + unit->offset,
+                           memory, unit->bytes);
     unit->follower = NULL;
     set_phase(unit, phase, NULL);
     if (!is_brief(unit)) {
         flush(mover, to_device);
-        enqueue_alone(unit, stream_of(mover, to_device));
+        enqueue_alone(unit, spw__mover_copy_stream(mover, to_device));
         return;
     }
     if (batch->last)

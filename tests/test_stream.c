@@ -1,5 +1,5 @@
 /* Streams through the API: their life, and waits for what they were given. */
-#include "pool_fixture.h"
+#include "stream_fixture.h"
 
 static const char *const specs[] = {DEVICE_SPEC, DEVICE_SPEC "; threads=0"};
 
@@ -135,6 +135,160 @@ START_TEST(a_wait_ends_when_the_stream_has_done_its_work)
 }
 END_TEST
 
+/* A wait and a ticket for the stream of gate. */
+static int wait_within(const struct gate *gate, int64_t timeout_ms, spw_cancel *cancel)
+{
+    const spw_wait_options wait = {.timeout_ms = timeout_ms, .cancel = cancel};
+    return spw_stream_wait(manager, gate->stream, &wait);
+}
+
+static spw_ticket *start_within(const struct gate *gate, int64_t timeout_ms, spw_cancel *cancel)
+{
+    const spw_wait_options wait = {.timeout_ms = timeout_ms, .cancel = cancel};
+    spw_ticket *ticket = NULL;
+    ck_assert_int_eq(spw_stream_wait_start(manager, gate->stream, &wait, &ticket), SPW_OK);
+    return ticket;
+}
+
+static void must_end_as(spw_ticket *ticket, int rc)
+{
+    ck_assert_int_eq(spw_ticket_wait(ticket, NULL), rc);
+    ck_assert_int_eq(spw_ticket_destroy(ticket), SPW_OK);
+}
+
+START_TEST(a_wait_ends_at_its_deadline)
+{
+    open_manager(specs[_i]);
+    struct gate gate = open_gate();
+    hold(&gate);
+    ck_assert_int_eq(wait_within(&gate, 0, NULL), SPW_ETIMEDOUT);
+    ck_assert_int_eq(wait_within(&gate, 2, NULL), SPW_ETIMEDOUT);
+    must_end_as(start_within(&gate, 2, NULL), SPW_ETIMEDOUT);
+    let_go(&gate);
+    ck_assert_int_eq(wait_within(&gate, SPW_TIMEOUT_INFINITE, NULL), SPW_OK);
+    close_gate(&gate);
+}
+END_TEST
+
+static spw_cancel *token;
+
+static void *trigger_when_waiting(void *arg)
+{
+    while (!spw__waitset_busy(&manager->waits, SPW__CHANNEL_OBJECT))
+        (void)sched_yield();
+    spw_cancel_trigger(token);
+    return arg;
+}
+
+START_TEST(a_token_ends_a_wait)
+{
+    open_manager(specs[_i]);
+    struct gate gate = open_gate();
+    hold(&gate);
+    ck_assert_int_eq(spw_cancel_create(&token), SPW_OK);
+    spw_ticket *ticket = start_within(&gate, SPW_TIMEOUT_INFINITE, token);
+    const pthread_t thread = must_start(trigger_when_waiting, NULL);
+    ck_assert_int_eq(wait_within(&gate, SPW_TIMEOUT_INFINITE, token), SPW_ECANCELED);
+    must_end_as(ticket, SPW_ECANCELED);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    spw_cancel_destroy(token);
+    ticket = start_within(&gate, SPW_TIMEOUT_INFINITE, NULL);
+    ck_assert_int_eq(spw_ticket_cancel(ticket), SPW_OK);
+    must_end_as(ticket, SPW_ECANCELED);
+    ticket = start_within(&gate, SPW_TIMEOUT_INFINITE, NULL);
+    ck_assert_int_eq(spw_ticket_poll(ticket), SPW_EAGAIN);
+    ck_assert_int_eq(spw_ticket_destroy(ticket), SPW_OK); /* under way */
+    let_go(&gate);
+    close_gate(&gate);
+}
+END_TEST
+
+static void *wait_for_ever(void *gate)
+{
+    return (void *)(intptr_t)wait_within(gate, SPW_TIMEOUT_INFINITE, NULL);
+}
+
+START_TEST(a_forced_destroy_ends_waits)
+{
+    void *rc;
+    open_manager(specs[_i]);
+    struct gate gate = open_gate();
+    hold(&gate);
+    const pthread_t thread = must_start(wait_for_ever, &gate);
+    while (!spw__waitset_busy(&manager->waits, SPW__CHANNEL_OBJECT))
+        (void)sched_yield();
+    spw__waitset_shut_down(&manager->waits); /* the first that a forced destroy does; it waits for the stream then */
+    ck_assert_int_eq(pthread_join(thread, &rc), 0);
+    ck_assert_int_eq((int)(intptr_t)rc, SPW_ESHUTDOWN);
+    let_go(&gate);
+    spw_manager_destroy_force(manager);
+    manager = NULL;
+    free(gate.open);
+}
+END_TEST
+
+START_TEST(a_wait_concerns_what_the_stream_was_given_before)
+{
+    open_manager(specs[_i]);
+    struct gate first = open_gate(), second = open_gate();
+    hold(&first);
+    spw_ticket *ticket = start_within(&first, SPW_TIMEOUT_INFINITE, NULL);
+    struct gate after = {.stream = first.stream, .open = second.open};
+    hold(&after);
+    let_go(&first);
+    must_end_as(ticket, SPW_OK);
+    ck_assert_int_eq(wait_within(&first, 0, NULL), SPW_ETIMEDOUT);
+    let_go(&after);
+    ck_assert_int_eq(wait_within(&first, SPW_TIMEOUT_INFINITE, NULL), SPW_OK);
+    close_gate(&first);
+    close_gate(&second);
+}
+END_TEST
+
+/* What launched functions see and leave. */
+static struct {
+    const void *address;
+    unsigned char *at, *beyond;
+    bool filled;
+} seen;
+
+static void fill_there(void *bytes)
+{
+    seen.at = spw_device_address(seen.address, *(const size_t *)bytes);
+    seen.beyond = spw_device_address(seen.address, 64 * MIB);
+    if (seen.at)
+        fill(seen.at, *(const size_t *)bytes, 5);
+}
+
+static void check_there(void *bytes)
+{
+    seen.at = spw_device_address(seen.address, *(const size_t *)bytes);
+    seen.filled = seen.at && has_content(seen.at, *(const size_t *)bytes, 5);
+}
+
+START_TEST(launched_functions_run_in_stream_order_and_reach_device_memory)
+{
+    size_t bytes = 64 * KIB;
+    spw_view view;
+    open_manager(specs[_i]);
+    spw_stream *stream = must_stream();
+    spw_buffer *buffer = must_alloc(SPW_DEVICE, bytes);
+    ck_assert_int_eq(spw_map(buffer, SPW_DEVICE, SPW_MAP_WRITE, NULL, &view), SPW_OK);
+    seen.address = view.data;
+    ck_assert_ptr_null(spw_device_address(view.data, bytes));
+    ck_assert_int_eq(spw_device_launch(manager, stream, NULL, NULL), SPW_EINVAL);
+    ck_assert_int_eq(spw_device_launch(manager, NULL, fill_there, NULL), SPW_EINVAL);
+    ck_assert_int_eq(spw_device_launch(manager, stream, fill_there, &bytes), SPW_OK);
+    ck_assert_int_eq(spw_device_launch(manager, stream, check_there, &bytes), SPW_OK);
+    ck_assert_int_eq(spw_unmap(buffer, &view, stream), SPW_OK);
+    check_at(buffer, SPW_HOST, 5); /* ordered after both */
+    ck_assert(seen.filled);
+    ck_assert_ptr_null(seen.beyond);
+    must_release(buffer);
+    must_end(stream);
+}
+END_TEST
+
 START_TEST(a_broken_device_ends_waits_with_its_error)
 {
     open_manager(specs[_i]);
@@ -144,11 +298,26 @@ START_TEST(a_broken_device_ends_waits_with_its_error)
     ck_assert_int_eq(spw_stream_wait(manager, stream, NULL), SPW_EDEVICE);
     ck_assert(says("CUDA_ERROR"));
     spw__fault_disarm(SPW__FAULT_DEVICE_EVENT);
-    const int rc = spw_stream_wait_start(manager, stream, NULL, &ticket);
-    ck_assert_int_eq(rc == SPW_OK ? spw_ticket_wait(ticket, NULL) : rc, SPW_EDEVICE);
-    ck_assert_int_eq(spw_ticket_destroy(ticket), SPW_OK);
+    ck_assert_int_eq(spw_stream_wait_start(manager, stream, NULL, &ticket), SPW_OK);
+    must_end_as(ticket, SPW_EDEVICE);
     ck_assert_int_eq(spw_stream_destroy(manager, stream), SPW_EDEVICE);
     ck_assert_int_eq(spw_stream_destroy(manager, stream), SPW_EBADHANDLE);
+}
+END_TEST
+
+START_TEST(a_device_that_breaks_meanwhile_ends_waits)
+{
+    open_manager(specs[_i]);
+    struct gate gate = open_gate();
+    hold(&gate);
+    spw_ticket *ticket = start_within(&gate, SPW_TIMEOUT_INFINITE, NULL);
+    spw__fault_arm(SPW__FAULT_DEVICE_COPY, 1, 1, ENOTRECOVERABLE);
+    ck_assert_int_eq(spw__device_copy_within(manager->device, gate.stream, 0, 0, 1), SPW_EDEVICE);
+    must_end_as(ticket, SPW_EDEVICE);
+    ck_assert_int_eq(wait_within(&gate, SPW_TIMEOUT_INFINITE, NULL), SPW_EDEVICE);
+    ck_assert(says("CUDA_ERROR"));
+    let_go(&gate);
+    ck_assert_int_eq(end_gate(&gate), SPW_EDEVICE);
 }
 END_TEST
 
@@ -164,6 +333,12 @@ int main(void)
     tcase_add_test(tcase, refusals_leave_no_stream);
     tcase = new_case("wait", suite);
     tcase_add_loop_test(tcase, a_wait_ends_when_the_stream_has_done_its_work, 0, 2);
+    tcase_add_loop_test(tcase, a_wait_ends_at_its_deadline, 0, 2);
+    tcase_add_loop_test(tcase, a_token_ends_a_wait, 0, 2);
+    tcase_add_loop_test(tcase, a_forced_destroy_ends_waits, 0, 2);
+    tcase_add_loop_test(tcase, a_wait_concerns_what_the_stream_was_given_before, 0, 2);
+    tcase_add_loop_test(tcase, a_device_that_breaks_meanwhile_ends_waits, 0, 2);
+    tcase_add_loop_test(tcase, launched_functions_run_in_stream_order_and_reach_device_memory, 0, 2);
     tcase_add_loop_test(tcase, a_broken_device_ends_waits_with_its_error, 0, 2);
     return run_suite(suite);
 }

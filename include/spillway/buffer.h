@@ -163,7 +163,7 @@ SPW_API SPW_MUST_CHECK int spw_buffer_write(spw_buffer *buffer, size_t offset, c
 #define SPW_MAP_HERE 0x10u    /* map wherever the bytes lie in memory; place is only asked when they are on disk */
 #define SPW_MAP_NOWAIT 0x20u  /* neither evict, nor wait for room, nor read from disk, nor (WRITE) wait for a spill of
                                  the buffer: SPW_EAGAIN instead. A copy from another memory tier is made, and waited
-                                 for */
+                                 for unless there is a stream */
 
 /* Options of spw_map. */
 typedef struct spw_map_options {
@@ -195,10 +195,17 @@ typedef struct spw_view {
  * elsewhere they are moved (reserving room may evict colder buffers and wait); bytes read back from disk are checked
  * against what was written. Several maps of one buffer may be open, all at one place. A map that meets a spill of the
  * buffer calls it off if it has not begun; one with WRITE also waits until what has begun is over.
- * Blocks until the bytes are there: also with a stream, in this version, the copies that the call makes are complete
- * when it returns. What a stream changes is the order with earlier uses, those that were given to spw_unmap: with one,
- * what it is given from now on runs after them on the device, and the call does not wait for them; without one they
- * have completed when it returns.
+ * Without a stream it blocks until the bytes are there and all earlier uses of the buffer, those that were given to
+ * spw_unmap, have completed.
+ * With one (stream.h) it enqueues the copies on streams of the library's own, after those uses, makes the stream wait
+ * for them, and returns: what the stream is given from now on runs after the copies, on the device. The CPU may touch
+ * what data points to only after a wait for the stream (spw_stream_wait), on host places too. The place that the bytes
+ * leave stays committed until the copies have completed; until then the buffer can be mapped where it is going, but not
+ * move on. Such a call blocks nevertheless while room has to be made, bytes are read from disk, an earlier move of the
+ * buffer is under way, or the bytes go from one host place to another; and, with bytes of a host place that is not
+ * registered with the driver (host never is), while a stream uses them, and for as long as the driver takes, which may
+ * copy such memory at once. When the device fails before the copies have completed, the bytes are where they came from:
+ * maps give SPW_EDEVICE until the views that were opened meanwhile are closed.
  * Errors: SPW_EINVAL (NULL, flags, options, a place that does not exist), SPW_EWRONGTIER (NOMOVE), SPW_EMAPPED (mapped
  * elsewhere at this moment), SPW_ESEALED (WRITE), SPW_EAGAIN (NOWAIT), SPW_ETIMEDOUT (there is room, but a move or an
  * earlier use of the buffer did not end before the deadline), SPW_ECORRUPT (this buffer is lost, others are not),

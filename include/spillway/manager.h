@@ -59,9 +59,9 @@ SPW_API SPW_MUST_CHECK int spw_manager_create(const spw_options *options, spw_ma
 
 /* Destroys a manager to which nothing belongs any more: waits for moves in flight and for streams that still use freed
  * memory, ends the threads, removes the spill files, frees all memory. No other call on the manager may run meanwhile.
- * SPW_EBUSY while tickets, buffers, raw blocks, reclaimers, external charges, reservations, tasks or groups are left:
- * the detail names them, buffers by tag, or says how many of how many bytes there are, and nothing is freed. SPW_EFORK.
- * NULL is a no-op. Since 0.1. */
+ * SPW_EBUSY while tickets, buffers, raw blocks, streams, reclaimers, external charges, reservations, tasks or groups
+ * are left: the detail names them, buffers by tag, or says how many of how many bytes there are, and nothing is freed.
+ * SPW_EFORK. NULL is a no-op. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_manager_destroy(spw_manager *manager);
 
 /* The same with whatever is live; for exits on a fatal error. In this order: waits, on any thread, end with

@@ -54,8 +54,8 @@ typedef struct spw_ticket spw_ticket;
  * is no memory for a ticket; *out is then NULL. Everything else ends the ticket. None waits; memory of a pool that was
  * never used may first have to come from the system, as with SPW_NOWAIT.
  * spw_map_start: with options.stream, what the stream is given after the ticket has ended comes after earlier uses of
- * the buffer. spw_pool_alloc_start: stream only offers what the same stream has freed; it is not kept.
- * Since 0.1. */
+ * the buffer and after its copies, which need not be over when the ticket is (see spw_map). spw_pool_alloc_start:
+ * stream only offers what the same stream has freed; it is not kept. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_admit_start(spw_manager *manager, size_t bytes, const spw_admit_options *options,
                                            spw_ticket **out);
 SPW_API SPW_MUST_CHECK int spw_alloc_start(spw_manager *manager, spw_place place, size_t bytes,

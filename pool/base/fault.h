@@ -25,7 +25,10 @@
     X(STORE_OPEN)   /* opening a spill file */                                                                         \
     X(STORE_SPACE)  /* space in a spill file: the armed errno */                                                       \
     X(THREAD)       /* starting a thread */                                                                            \
-    X(EVENT_FD)     /* a descriptor for event loops */
+    X(EVENT_FD)     /* a descriptor for event loops */                                                                 \
+    X(SKIP_COPY_ORDER)   /* not a failure: a device copy does not come after the last use of its bytes */              \
+    X(SKIP_STREAM_ORDER) /* the same: a map's stream does not come after the last use, copies included */              \
+    X(SKIP_FREE_WAIT)    /* the same: memory counts as free before its last use has completed */
 
 enum spw__fault_point {
 #define SPW__X(name) SPW__FAULT_##name,

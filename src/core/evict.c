@@ -178,7 +178,7 @@ static enum spw__evict_result start_locked(struct spw__piece *piece, struct spw_
     if (!spw__piece_evictable_locked(piece) || victims_of(manager, &piece->mem) != victim->queue)
         return SPW__EVICT_SKIPPED;
     spw__victims_remove(victim->queue, &piece->item);
-    if (clean && !spw__use_pending(manager, piece->payload->last_use)) {
+    if (clean && !spw__use_holds(manager, piece->payload->last_use)) {
         drop_locked(piece);
         return SPW__EVICT_STARTED;
     }
@@ -235,7 +235,7 @@ static bool leave_window_locked(struct spw__piece *piece, struct spw__move *move
     struct spw_manager *manager = piece->payload->manager;
     const bool stays = atomic_load(&manager->n_groups) &&
                        spw__rank_protects(piece->payload->group, hole->tier, piece->mem.bytes, hole->requester);
-    if (!stays && piece->disk.bytes && !spw__use_pending(manager, piece->payload->last_use)) {
+    if (!stays && piece->disk.bytes && !spw__use_holds(manager, piece->payload->last_use)) {
         drop_locked(piece);
         return true;
     }

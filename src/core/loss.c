@@ -45,7 +45,9 @@ int spw__payload_check_lost_locked(const struct spw__payload *payload, bool rewr
             return spw__fail(piece->lost,
                              "piece %u of this buffer is lost: its only copy, on disk, differed from what was written",
                              i);
-        if (!rewritten && spw__block_is(&piece->mem) && !spw__piece_in_memory_locked(piece) && piece->disk.bytes == 0)
+        const bool elsewhere = piece->disk.bytes || piece->state == SPW__PIECE_ARRIVING ||
+                               piece->state == SPW__PIECE_STRANDED; /* then it lies where it came from */
+        if (!rewritten && spw__block_is(&piece->mem) && !spw__piece_in_memory_locked(piece) && !elsewhere)
             return spw__fail_info(&info, SPW_EDEVICE,
                                   "piece %u of this buffer is lost: its only copy was on the device, which is lost: %s",
                                   i, spw__device_loss(payload->manager->device));

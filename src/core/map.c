@@ -5,9 +5,10 @@
  * and the bytes stay where they were asked for.
  *
  *     ROOM   --one block for all pieces granted: fetch_settle--> SETTLE
- *     SETTLE --no piece is being spilled any more: start_moves--> MOVING   (a spill in the queue is cancelled, one in
- *        |                                                                  flight awaited)
- *        \--the content is not needed, nor used: discard--> DONE
+ *     SETTLE --no piece is on its way any more: start_moves--> MOVING      (a spill in the queue is cancelled, one in
+ *        |                                                                  flight awaited, as are arrivals)
+ *        |--the content is not needed, nor used: discard--> DONE
+ *        \--for a stream, and copy engines can do it: spw__arrive_locked--> DONE, though the copies are under way
  *     MOVING --last move done: fetch_done--> DONE
  *
  * While a fetch exists other maps of the payload wait for it. In ROOM its pieces may still be victims (room for the
@@ -18,6 +19,7 @@
 #include <string.h>
 
 #include "pool/base/error.h"
+#include "src/core/arrive.h"
 #include "src/core/loss.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
@@ -36,6 +38,7 @@ struct spw__fetch {
     uint32_t outstanding; /* moves in flight */
     bool abandoned;       /* nobody waits for it any more */
     bool discard;         /* the old content is not needed */
+    bool enqueues;        /* a stream will use the view: it need not be there yet */
     int status;
     spw_error_info error;
     uint32_t n_pieces;
@@ -125,16 +128,23 @@ static void fetch_done(struct spw__move *move, int status)
     spw__pressure_kick(manager, SPW_TIER_HOST);
 }
 
-/* True when a piece is still being spilled: those that have not started are cancelled. */
+/* True when a piece is still being spilled, or arrives: spills that have not started are cancelled. */
 static bool unsettled_locked(struct spw__payload *payload)
 {
     bool unsettled = false;
     for (uint32_t i = 0; i < payload->n_pieces; i++)
         if (payload->pieces[i].state != SPW__PIECE_IDLE) {
-            spw__mover_cancel(payload->pieces[i].move);
+            if (payload->pieces[i].move)
+                spw__mover_cancel(payload->pieces[i].move);
             unsettled = true;
         }
     return unsettled;
+}
+
+static void give_back_all_locked(struct spw__fetch *fetch)
+{
+    for (uint32_t i = 0; i < fetch->n_pieces; i++)
+        give_back_locked(fetch, &fetch->payload->pieces[i].to);
 }
 
 /* Cuts the fetch's block into the pieces' destinations. On failure everything is given back. */
@@ -153,8 +163,7 @@ static int cut_destination_locked(struct spw__fetch *fetch)
     }
     if (rc == SPW_OK)
         return SPW_OK;
-    for (uint32_t i = 0; i < payload->n_pieces; i++)
-        give_back_locked(fetch, &payload->pieces[i].to);
+    give_back_all_locked(fetch);
     return spw__fail(SPW_ENOMETA, "no metadata memory to map a buffer of %u pieces; raise meta= or piece=",
                      payload->n_pieces);
 }
@@ -194,25 +203,41 @@ static void start_moves_locked(struct spw__fetch *fetch)
     }
 }
 
-int spw__fetch_step_locked(struct spw__fetch *fetch)
+/* Sends what is to be fetched on its way. */
+static int set_out_locked(struct spw__fetch *fetch)
 {
     struct spw__payload *payload = fetch->payload;
-    if (fetch->phase == SETTLE && !unsettled_locked(payload)) {
-        const int rc = cut_destination_locked(fetch);
-        if (rc != SPW_OK)
-            return rc;
-        if (fetch->discard && !spw__use_pending(payload->manager, payload->last_use)) {
-            discard_locked(fetch);
-        } else {
-            start_moves_locked(fetch);
-            const uint32_t n = payload->n_pieces;
-            struct spw__move *moves = fetch->moves;
-            spw__mutex_unlock(&payload->lock);
-            for (uint32_t i = 0; i < n; i++)
-                spw__mover_submit(payload->manager->mover, &moves[i]);
-            spw__mutex_lock(&payload->lock);
-        }
+    int rc = cut_destination_locked(fetch);
+    if (rc != SPW_OK)
+        return rc;
+    if (fetch->discard && !spw__use_holds(payload->manager, payload->last_use)) {
+        discard_locked(fetch);
+        return SPW_OK;
     }
+    rc = fetch->enqueues ? spw__arrive_locked(payload, fetch->request.group, fetch->discard) : SPW_EAGAIN;
+    if (rc == SPW_EAGAIN) {
+        start_moves_locked(fetch);
+        const uint32_t n = payload->n_pieces;
+        struct spw__move *moves = fetch->moves;
+        spw__mutex_unlock(&payload->lock);
+        for (uint32_t i = 0; i < n; i++)
+            spw__mover_submit(payload->manager->mover, &moves[i]);
+        spw__mutex_lock(&payload->lock);
+        return SPW_OK;
+    }
+    if (rc == SPW_OK)
+        fetch->phase = DONE;
+    else
+        give_back_all_locked(fetch);
+    return rc;
+}
+
+int spw__fetch_step_locked(struct spw__fetch *fetch)
+{
+    const bool ready = fetch->phase == SETTLE && !unsettled_locked(fetch->payload);
+    const int rc = ready ? set_out_locked(fetch) : SPW_OK;
+    if (rc != SPW_OK)
+        return rc;
     return fetch->phase == DONE ? SPW_OK : SPW_EAGAIN;
 }
 
@@ -326,7 +351,7 @@ static void pin_locked(struct spw__payload *payload, bool write)
 static int open_locked(struct spw__payload *payload, uint32_t flags, struct spw__mapped *mapped)
 {
     const bool write = (flags & SPW_MAP_WRITE) != 0;
-    const bool moving = write && !spw__payload_idle_locked(payload);
+    const bool moving = write && spw__payload_leaving_locked(payload);
     if (moving && (flags & SPW_MAP_NOWAIT))
         return spw__fail(SPW_EAGAIN, "mapping this buffer for writing would have to wait for a spill of it to end");
     const int rc = open_view_locked(payload, &mapped->view_id);
@@ -338,9 +363,10 @@ static int open_locked(struct spw__payload *payload, uint32_t flags, struct spw_
 }
 
 static int create_fetch_locked(struct spw__payload *payload, spw_tier tier, uint32_t flags,
-                               spw_reservation *reservation, struct spw__fetch **out)
+                               const spw_map_options *options, struct spw__fetch **out)
 {
     struct spw_manager *manager = payload->manager;
+    spw_reservation *reservation = options->reservation;
     struct spw__fetch *fetch = spw__meta_alloc(&manager->meta, fetch_size(payload->n_pieces));
     *out = fetch;
     if (!fetch)
@@ -350,6 +376,7 @@ static int create_fetch_locked(struct spw__payload *payload, spw_tier tier, uint
     fetch->tier = tier;
     fetch->n_pieces = payload->n_pieces;
     fetch->discard = (flags & SPW_MAP_DISCARD) != 0;
+    fetch->enqueues = options->stream && manager->device;
     fetch->request = (struct spw__request){.manager = manager, .first = tier, .lowest = tier,
                                            .group = reservation ? reservation->group : payload->group,
                                            .reservation = reservation, .bytes = payload->size,
@@ -358,7 +385,7 @@ static int create_fetch_locked(struct spw__payload *payload, spw_tier tier, uint
     return SPW_OK;
 }
 
-int spw__map_look_locked(struct spw__payload *payload, spw_place place, uint32_t flags, spw_reservation *reservation,
+int spw__map_look_locked(struct spw__payload *payload, spw_place place, uint32_t flags, const spw_map_options *options,
                          struct spw__mapped *mapped, struct spw__fetch **fetch)
 {
     const spw_tier *tier = &mapped->tier;
@@ -369,6 +396,8 @@ int spw__map_look_locked(struct spw__payload *payload, spw_place place, uint32_t
     *fetch = NULL;
     if (rc == SPW_OK)
         rc = spw__payload_check_lost_locked(payload, (flags & SPW_MAP_DISCARD) != 0);
+    if (rc == SPW_OK)
+        rc = spw__arrival_check_locked(payload);
     if (rc != SPW_OK)
         return rc;
     if ((flags & SPW_MAP_WRITE) && payload->sealed)
@@ -385,7 +414,7 @@ int spw__map_look_locked(struct spw__payload *payload, spw_place place, uint32_t
         return spw__fail(SPW_EAGAIN, "mapping this buffer would have to wait for a move");
     if (payload->fetch)
         return SPW_EAGAIN;
-    rc = create_fetch_locked(payload, SPW_PLACE_TIER(place), flags, reservation, fetch);
+    rc = create_fetch_locked(payload, SPW_PLACE_TIER(place), flags, options, fetch);
     return rc == SPW_OK ? SPW_EAGAIN : rc;
 }
 
@@ -399,16 +428,15 @@ void spw__map_fetched(struct spw__payload *payload)
 int spw__payload_map(struct spw__payload *payload, spw_place place, uint32_t flags, const spw_map_options *options,
                      struct spw__mapped *mapped)
 {
-    const spw_wait_options *wait = options ? &options->wait : NULL;
+    const spw_wait_options *wait = &options->wait;
     uint64_t deadline_ns = 0; /* the clock is asked only when there is something to wait for */
     struct spw__waitset *waits = &payload->manager->waits;
-    spw_reservation *reservation = options ? options->reservation : NULL;
     struct spw__fetch *fetch = NULL;
     bool fetched = false, entered = false;
     int rc;
     *mapped = (struct spw__mapped){.tier = SPW_PLACE_TIER(place)};
     spw__mutex_lock(&payload->lock);
-    while ((rc = spw__map_look_locked(payload, place, flags, reservation, mapped, &fetch)) == SPW_EAGAIN &&
+    while ((rc = spw__map_look_locked(payload, place, flags, options, mapped, &fetch)) == SPW_EAGAIN &&
            !(flags & SPW_MAP_NOWAIT && !fetch)) {
         if (!entered) {
             deadline_ns = spw__deadline_ns(payload->manager, wait);
@@ -454,6 +482,7 @@ int spw__payload_unmap(struct spw__payload *payload, uint32_t view_id, bool writ
             spw__piece_requeue_locked(&payload->pieces[i], false);
     }
     payload->writers -= write;
+    spw__arrival_unstrand_locked(payload);
     const bool cancelled = payload->cancelled;
     spw__mutex_unlock(&payload->lock);
     if (cancelled)

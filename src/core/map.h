@@ -27,7 +27,7 @@ int spw__payload_unmap(struct spw__payload *payload, uint32_t view_id, bool writ
 struct spw__fetch;
 /* What a map finds: SPW_OK and pinned; SPW_EAGAIN and *fetch set (its request is to be run) or NULL (another is at
  * work: wait for a change of the payload); or an error. */
-int spw__map_look_locked(struct spw__payload *payload, spw_place place, uint32_t flags, spw_reservation *reservation,
+int spw__map_look_locked(struct spw__payload *payload, spw_place place, uint32_t flags, const spw_map_options *options,
                          struct spw__mapped *mapped, struct spw__fetch **fetch);
 struct spw__request *spw__fetch_request(struct spw__fetch *fetch);
 void spw__fetch_settle_locked(struct spw__fetch *fetch); /* its request was granted */

@@ -171,6 +171,8 @@ static void free_piece(struct spw__piece *piece)
         spw__core_count(manager, SPW__CORE_RELEASE_BYTES + piece->mem.tier, piece->mem.bytes);
         spw__tier_free(spw__tier_of(manager, (spw_tier)piece->mem.tier), &piece->mem);
     }
+    if (spw__block_is(&piece->from)) /* stranded, when a forced destroy took its views away */
+        spw__tier_free(spw__tier_of(manager, (spw_tier)piece->from.tier), &piece->from);
     free_disk(piece);
 }
 
@@ -201,7 +203,7 @@ static void after_last_use(struct spw__move *move, int status)
 /* Frees at once, or once the last use on a stream has completed: memory counts as free only then. */
 static void free_when_unused(struct spw__payload *payload)
 {
-    if (spw__use_pending(payload->manager, payload->last_use))
+    if (spw__use_holds(payload->manager, payload->last_use))
         spw__use_when_over(payload, after_last_use);
     else
         free_payload(payload);
@@ -219,7 +221,7 @@ void spw__payload_purge(struct spw__payload *payload)
     struct spw__move *watch = NULL;
     spw__mutex_lock(&payload->lock);
     const bool due = payload->cancelled && payload->views.n == 0 && !payload->fetch;
-    const bool used = due && spw__use_pending(manager, payload->last_use);
+    const bool used = due && spw__use_holds(manager, payload->last_use);
     if (used)
         watch = spw__use_watch_locked(payload);
     for (uint32_t i = 0; due && !used && i < payload->n_pieces; i++)
@@ -277,6 +279,14 @@ bool spw__payload_idle_locked(const struct spw__payload *payload)
         if (payload->pieces[i].state != SPW__PIECE_IDLE)
             return false;
     return true;
+}
+
+bool spw__payload_leaving_locked(const struct spw__payload *payload)
+{
+    for (uint32_t i = 0; i < payload->n_pieces; i++)
+        if (payload->pieces[i].state == SPW__PIECE_SPILLING)
+            return true;
+    return false;
 }
 
 bool spw__payload_on_disk_locked(const struct spw__payload *payload)

@@ -8,12 +8,13 @@
  *     SPILLING         --cancelled, failed, or mapped meanwhile: evict_done--> IDLE, mem as before
  *     IDLE, mem + disk --a writer comes: spw__use_look_locked-----------> IDLE, mem only
  *     IDLE             --start_moves--> FETCHING --fetch_done--> IDLE, mem at the place asked for
+ *     IDLE             --spw__arrive_locked--> ARRIVING --arrived--> IDLE, the same with copies enqueued: see arrive.h
  *     IDLE, disk only  --fetch_done(SPW_ECORRUPT)--> lost: the error sticks
  *     IDLE, not in use --its group is cancelled: spw__payload_purge--> IDLE, nothing
  *
  * Invariants: one authoritative copy at any time; the source is freed only after the new place is published, under the
- * payload's lock; a piece with pins does not move; while a view with WRITE is in its user's hands no piece is moving or
- * has a copy on disk; a piece that is sealed or spillable, IDLE, in memory, without pins and not gathering is in a
+ * payload's lock; a piece with pins does not move; while a view with WRITE is in its user's hands no piece is leaving,
+ * or has a copy on disk; a piece that is sealed or spillable, IDLE, in memory, without pins and not gathering is in a
  * queue of victims, and no other is, but for one that was pinned there: a map leaves it queued, so that most maps need
  * no second lock, and the queue passes it over (spw__evict_claim) or the last unmap moves it to the warm end.
  *
@@ -38,13 +39,17 @@ struct spw_manager;
 struct spw__fetch;
 struct spw__hole;
 
-enum spw__piece_state { SPW__PIECE_IDLE, SPW__PIECE_SPILLING, SPW__PIECE_FETCHING };
+enum spw__piece_state { SPW__PIECE_IDLE, SPW__PIECE_SPILLING, SPW__PIECE_FETCHING, SPW__PIECE_ARRIVING,
+                        SPW__PIECE_STRANDED };
 
 struct spw__piece {
     struct spw__item item; /* first: spill/ hands items back; guarded by its queue's lock */
     struct spw__payload *payload; /* constant */
     struct spw__block mem; /* where its owner is noted, under the pool's lock, is what a search for a hole sees of it */
-    struct spw__block to; /* while moving to memory: where to */
+    union {
+        struct spw__block to;   /* while moving to memory: where to */
+        struct spw__block from; /* ARRIVING and STRANDED: where mem was, and the content is */
+    };
     struct spw__extent disk;
     uint64_t sum; /* of the disk copy */
     uint64_t written_ns; /* when that was written */
@@ -141,6 +146,15 @@ void spw__piece_requeue_locked(struct spw__piece *piece, bool failed);
 
 /* True when no move of any piece is in flight. Payload locked. */
 bool spw__payload_idle_locked(const struct spw__payload *payload);
+
+/* True when a spill of any piece is in flight. Payload locked. */
+bool spw__payload_leaving_locked(const struct spw__payload *payload);
+
+/* True while copies of it that were enqueued are under way: all pieces are ARRIVING. Payload locked. */
+static inline bool spw__payload_arrives_locked(const struct spw__payload *payload)
+{
+    return payload->n_pieces && payload->pieces[0].state == SPW__PIECE_ARRIVING;
+}
 
 /* True when any piece has a copy on disk. Payload locked. */
 bool spw__payload_on_disk_locked(const struct spw__payload *payload);

@@ -3,6 +3,7 @@
 #include "src/core/stream.h"
 
 #include "pool/base/error.h"
+#include "pool/device/driver.h"
 #include "src/core/loss.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
@@ -243,4 +244,17 @@ int spw_stream_wait_start(spw_manager *manager, spw_stream *stream, const spw_wa
     }
     *out = ticket;
     return SPW_OK;
+}
+
+int spw_device_launch(spw_manager *manager, spw_stream *stream, spw_device_fn fn, void *arg)
+{
+    const int rc = check_stream(manager, stream, "spw_device_launch");
+    if (rc == SPW_OK && !fn)
+        return spw__fail(SPW_EINVAL, "spw_device_launch: fn is NULL");
+    return rc == SPW_OK ? spw__device_launch(manager->device, stream, fn, arg) : rc;
+}
+
+void *spw_device_address(const void *address, size_t bytes)
+{
+    return spw__sim_translate((uint64_t)(uintptr_t)address, bytes);
 }

@@ -55,8 +55,7 @@ struct spw__ticket_map {
     struct spw__mapped mapped;
     spw_place place;
     uint32_t flags;
-    void *stream;
-    spw_reservation *reservation;
+    spw_map_options options; /* but for its wait: see the ticket's own */
     enum spw__map_phase phase;
     bool fetched;
 };

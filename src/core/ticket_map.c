@@ -57,7 +57,7 @@ static int use(spw_ticket *ticket)
     struct spw__payload *payload = map->payload;
     map->phase = SPW__MAP_USE;
     spw__mutex_lock(&payload->lock);
-    const int rc = spw__use_look_locked(payload, writes(ticket), map->stream);
+    const int rc = spw__use_look_locked(payload, writes(ticket), map->options.stream);
     if (rc == SPW_EAGAIN)
         return spw__ticket_await_change(ticket);
     spw__mutex_unlock(&payload->lock);
@@ -93,7 +93,7 @@ static int look(spw_ticket *ticket)
     map->phase = SPW__MAP_LOOK;
     map->mapped = (struct spw__mapped){.tier = SPW_PLACE_TIER(map->place)};
     spw__mutex_lock(&payload->lock);
-    int rc = spw__map_look_locked(payload, map->place, map->flags, map->reservation, &map->mapped, &map->fetch);
+    int rc = spw__map_look_locked(payload, map->place, map->flags, &map->options, &map->mapped, &map->fetch);
     if (rc == SPW_EAGAIN && !map->fetch)
         return spw__ticket_await_change(ticket);
     spw__mutex_unlock(&payload->lock);
@@ -138,7 +138,7 @@ int spw_map_start(spw_buffer *buffer, spw_place place, uint32_t flags, const spw
     if (rc != SPW_OK)
         return rc;
     ticket->map = (struct spw__ticket_map){.payload = buffer->payload, .place = place, .flags = flags,
-                                           .stream = taken.stream, .reservation = taken.reservation};
+                                           .options = taken};
     memcpy(ticket->tag, buffer->tag, sizeof ticket->tag);
     spw__payload_ref(buffer->payload);
     rc = look(ticket);

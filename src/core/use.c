@@ -3,6 +3,8 @@
 #include "src/core/use.h"
 
 #include "pool/base/error.h"
+#include "pool/base/fault.h"
+#include "src/core/arrive.h"
 #include "src/core/group.h"
 #include "src/core/loss.h"
 #include "src/core/manager.h"
@@ -26,6 +28,11 @@ void spw__use_unref(struct spw_manager *manager, struct spw__use *use)
 bool spw__use_pending(struct spw_manager *manager, const struct spw__use *use)
 {
     return use && spw__device_event_pending(manager->device, use->event);
+}
+
+bool spw__use_holds(struct spw_manager *manager, const struct spw__use *use)
+{
+    return spw__use_pending(manager, use) && !spw__fault(SPW__FAULT_SKIP_FREE_WAIT);
 }
 
 int spw__use_create(struct spw_manager *manager, void *stream, struct spw__use **out)
@@ -109,14 +116,16 @@ struct spw__move *spw__use_watch_locked(struct spw__payload *payload)
 int spw__use_look_locked(struct spw__payload *payload, bool write, void *stream)
 {
     struct spw_manager *manager = payload->manager;
-    if (write && !spw__payload_idle_locked(payload))
+    if (write && spw__payload_leaving_locked(payload))
         return SPW_EAGAIN;
     if (write)
         spw__payload_drop_disk_locked(payload);
-    if (stream) /* what a lost device was given is over */
-        return payload->last_use && !spw__loss_of(manager, SPW_TIER_DEVICE)
-                   ? spw__device_event_order(manager->device, stream, payload->last_use->event)
-                   : SPW_OK;
+    if (stream) { /* what a lost device was given is over */
+        const bool orders = payload->last_use && !spw__loss_of(manager, SPW_TIER_DEVICE) &&
+                            !spw__fault(SPW__FAULT_SKIP_STREAM_ORDER);
+        const int rc = orders ? spw__device_event_order(manager->device, stream, payload->last_use->event) : SPW_OK;
+        return rc == SPW_OK ? spw__arrival_check_locked(payload) : rc;
+    }
     while (spw__use_pending(manager, payload->last_use)) {
         struct spw__move *watch = spw__use_watch_locked(payload);
         if (watch) {
@@ -127,7 +136,7 @@ int spw__use_look_locked(struct spw__payload *payload, bool write, void *stream)
         if (payload->watched) /* else it was over before we could wait */
             return SPW_EAGAIN;
     }
-    return SPW_OK;
+    return spw__arrival_look_locked(payload); /* the use that has ended may have been a copy that failed */
 }
 
 int spw__use_order(struct spw__payload *payload, bool write, void *stream, const spw_wait_options *wait)

@@ -24,8 +24,10 @@ int spw__use_create(struct spw_manager *manager, void *stream, struct spw__use *
 struct spw__use *spw__use_ref(struct spw__use *use);
 void spw__use_unref(struct spw_manager *manager, struct spw__use *use);
 
-/* True while what a stream was given has not completed: until then the memory is not free. */
+/* True while what a stream was given has not completed. */
 bool spw__use_pending(struct spw_manager *manager, const struct spw__use *use);
+/* The same for who asks whether the memory is free: until then it is not. */
+bool spw__use_holds(struct spw_manager *manager, const struct spw__use *use);
 
 /* Notes a use on stream that later moves must wait for. Payload locked. SPW_ENOMETA, SPW_EDEVICE: nothing was noted,
  * and the caller lets the stream finish instead. */
