@@ -71,6 +71,14 @@ SPW_API SPW_MUST_CHECK int spw_pool_alloc_start(spw_manager *manager, spw_place 
  * brings nothing. Otherwise as the calls above. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_task_wait_turn_start(spw_task *task, const spw_wait_options *wait, spw_ticket **out);
 
+/* Starts spw_reservation_grow: the reservation has grown once the ticket has ended with SPW_OK, and is as before if it
+ * ends otherwise. The ticket brings nothing to be taken, and destroying it later takes nothing back. Until it has ended
+ * the reservation may be used, grown and shrunk, but neither released nor merged into another, as during a blocking
+ * call; once it was cancelled or destroyed under way it may. wait NULL means the defaults. Otherwise as the calls above.
+ * Since 0.1. */
+SPW_API SPW_MUST_CHECK int spw_reservation_grow_start(spw_reservation *reservation, uint64_t bytes,
+                                                      const spw_wait_options *wait, spw_ticket **out);
+
 /* SPW_EAGAIN while the ticket is under way; then the result of the call, for ever: SPW_OK, or its error, whose detail
  * becomes the thread's. Never blocks. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_ticket_poll(spw_ticket *ticket);

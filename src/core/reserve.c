@@ -171,6 +171,11 @@ int spw__reservation_wrap(const struct spw__request *request, spw_reservation **
     return wrap(request->manager, request->group, request->lowest, request->bytes, false, out);
 }
 
+void spw__reservation_ungrant(const struct spw__request *request)
+{
+    give_back(request->manager, request->group, request->lowest, request->bytes);
+}
+
 /* A request for so many bytes of the budget and no memory. */
 static struct spw__request request_of(struct spw_manager *manager, struct spw__group *group, spw_tier tier,
                                       uint64_t charge, int64_t net_bytes)
@@ -337,30 +342,58 @@ uint64_t spw_reservation_size(const spw_reservation *reservation)
                : 0;
 }
 
-int spw_reservation_grow(spw_reservation *reservation, uint64_t bytes, const spw_wait_options *wait)
+/* What grows a reservation: nothing was had yet. */
+static int prepare_growth(spw_reservation *reservation, uint64_t bytes, const spw_wait_options *wait, const char *call,
+                          struct spw__request *request)
 {
-    int rc = check_live(reservation, "spw_reservation_grow");
-    if (rc == SPW_OK && wait)
-        rc = spw__check_wait(reservation->manager, wait);
-    if (rc == SPW_OK && !wait)
-        rc = spw__task_check(reservation->manager, NULL);
+    int rc = check_live(reservation, call);
+    if (rc == SPW_OK)
+        rc = wait ? spw__check_wait(reservation->manager, wait) : spw__task_check(reservation->manager, NULL);
     if (rc == SPW_OK)
         rc = spw__group_check(reservation->group);
     if (rc != SPW_OK)
         return rc;
-    struct spw_manager *manager = reservation->manager;
     const spw_tier tier = spw__reservation_tier(reservation);
-    const uint64_t charge = charge_of(spw__tier_of(manager, tier), bytes);
-    if (commit_at_once(manager, reservation->group, tier, charge)) {
-        spw__reservation_put_back(reservation, charge);
+    *request = request_of(reservation->manager, reservation->group, tier,
+                          charge_of(spw__tier_of(reservation->manager, tier), bytes), SPW_NET_BYTES_DEFAULT);
+    return SPW_OK;
+}
+
+int spw_reservation_grow(spw_reservation *reservation, uint64_t bytes, const spw_wait_options *wait)
+{
+    struct spw__request request;
+    int rc = prepare_growth(reservation, bytes, wait, "spw_reservation_grow", &request);
+    if (rc != SPW_OK)
+        return rc;
+    if (commit_at_once(request.manager, request.group, request.lowest, request.bytes)) {
+        spw__reservation_put_back(reservation, request.bytes);
         return SPW_OK;
     }
-    struct spw__request request = request_of(manager, reservation->group, tier, charge, SPW_NET_BYTES_DEFAULT);
     rc = spw__request_run(&request, wait);
     if (rc == SPW_OK)
-        spw__reservation_put_back(reservation, charge);
+        spw__reservation_put_back(reservation, request.bytes);
     spw__request_over(&request);
     return rc;
+}
+
+int spw_reservation_grow_start(spw_reservation *reservation, uint64_t bytes, const spw_wait_options *wait,
+                               spw_ticket **out)
+{
+    struct spw__request request;
+    spw_ticket *ticket;
+    if (!out)
+        return spw__fail(SPW_EINVAL, "spw_reservation_grow_start: out is NULL");
+    *out = NULL;
+    int rc = prepare_growth(reservation, bytes, wait, "spw_reservation_grow_start", &request);
+    if (rc == SPW_OK)
+        rc = spw__ticket_create(request.manager, SPW__TICKET_GROWTH, wait ? wait : &reserve_defaults.wait,
+                                request.group, &ticket);
+    if (rc != SPW_OK)
+        return rc;
+    ticket->request = request;
+    ticket->got.reservation = reservation;
+    *out = spw__ticket_begin_request(ticket);
+    return SPW_OK;
 }
 
 int spw_reservation_shrink(spw_reservation *reservation, uint64_t bytes)

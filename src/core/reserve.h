@@ -66,6 +66,8 @@ struct spw__request;
 
 /* Makes a reservation of what a request got; SPW_ENOMETA: it was given back. (reserve.c) */
 int spw__reservation_wrap(const struct spw__request *request, spw_reservation **out);
+/* Gives back what such a request got. */
+void spw__reservation_ungrant(const struct spw__request *request);
 
 struct spw__reserved {
     uint64_t live;  /* reservations */

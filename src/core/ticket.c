@@ -110,6 +110,7 @@ void spw__ticket_give_back(spw_ticket *ticket)
     case SPW__TICKET_VIEW: spw__ticket_map_close(ticket, true); break;
     case SPW__TICKET_RESERVATION: (void)spw_reservation_release(ticket->got.reservation); break;
     case SPW__TICKET_BLOCK: (void)spw_pool_free(ticket->manager, &ticket->got.block, NULL); break;
+    case SPW__TICKET_GROWTH: spw__reservation_ungrant(&ticket->request); break;
     case SPW__TICKET_TURN:
     case SPW__TICKET_STREAM: break;
     }
@@ -145,6 +146,10 @@ static bool publish(spw_ticket *ticket, int rc, bool cancelled)
     const bool ends = cancelled || !ticket->cancelled;
     if (ends) {
         ticket->result = rc;
+        if (ticket->kind == SPW__TICKET_GROWTH && rc == SPW_OK) {
+            spw__reservation_put_back(ticket->got.reservation, ticket->request.bytes);
+            atomic_store(&ticket->taken, true);
+        }
         if (ticket->wait.task)
             leave_task_locked(ticket, ticket->wait.task);
         atomic_store(&ticket->ended, true);
@@ -197,6 +202,7 @@ static int wrap(spw_ticket *ticket)
     switch (ticket->kind) {
     case SPW__TICKET_BUFFER: return spw__buffer_wrap(&ticket->request, ticket->tag, &ticket->got.buffer);
     case SPW__TICKET_RESERVATION: return spw__reservation_wrap(&ticket->request, &ticket->got.reservation);
+    case SPW__TICKET_GROWTH: return SPW_OK; /* see publish */
     default: return spw__raw_wrap(&ticket->request, NULL, &ticket->got.block);
     }
 }

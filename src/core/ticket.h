@@ -38,8 +38,12 @@
 #define SPW__TICKET_LIVE UINT64_C(0x7370775f7469636b)
 #define SPW__TICKET_DEAD UINT64_C(0x7370775f74646561)
 
-enum spw__ticket_kind { SPW__TICKET_BUFFER, SPW__TICKET_VIEW, SPW__TICKET_RESERVATION, SPW__TICKET_BLOCK,
-                        SPW__TICKET_TURN, SPW__TICKET_STREAM /* these bring nothing */ };
+enum spw__ticket_kind {
+    SPW__TICKET_BUFFER, SPW__TICKET_VIEW, SPW__TICKET_RESERVATION, SPW__TICKET_BLOCK,
+    /* These bring nothing. */
+    SPW__TICKET_TURN, SPW__TICKET_STREAM,
+    SPW__TICKET_GROWTH, /* got.reservation grows as the ticket ends */
+};
 
 /* Where a map's ticket is, while it waits or between its steps. */
 enum spw__map_phase {
