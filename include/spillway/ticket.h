@@ -79,6 +79,19 @@ SPW_API SPW_MUST_CHECK int spw_task_wait_turn_start(spw_task *task, const spw_wa
 SPW_API SPW_MUST_CHECK int spw_reservation_grow_start(spw_reservation *reservation, uint64_t bytes,
                                                       const spw_wait_options *wait, spw_ticket **out);
 
+/* Starts spw_buffer_make_writable. buffer is the caller's, and as it was, until the result is taken: in place of the
+ * caller's reference spw_ticket_take_buffer then gives either the same buffer, unsealed, or the copy. A ticket that
+ * failed, was cancelled, or is destroyed without that leaves everything as before. The bytes of a copy are carried by
+ * the mover, like those of a move; a deadline counts for the waits before that. A copy has the head that the buffer had
+ * at the start.
+ * From the start until the result was taken or the ticket destroyed the bytes are held where they lie, as by a map, and
+ * the caller keeps its reference. What the caller does with it in between is told when the result is to be taken, and
+ * changes nothing: SPW_EBUSY when the buffer was to be unsealed and has another reference or another such ticket by now,
+ * SPW_EMAPPED when a view of it is open and no reference but the caller's is left; it may be taken once that has ended.
+ * Otherwise as the calls above. Since 0.1. */
+SPW_API SPW_MUST_CHECK int spw_buffer_make_writable_start(spw_buffer *buffer, spw_place place,
+                                                          const spw_alloc_options *options, spw_ticket **out);
+
 /* SPW_EAGAIN while the ticket is under way; then the result of the call, for ever: SPW_OK, or its error, whose detail
  * becomes the thread's. Never blocks. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_ticket_poll(spw_ticket *ticket);
@@ -95,7 +108,8 @@ SPW_API SPW_MUST_CHECK int spw_ticket_wait(spw_ticket *ticket, const spw_wait_op
  * cases. A map's move under way may still end, and the bytes then lie at its place. Does not block. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_ticket_cancel(spw_ticket *ticket);
 
-/* Hands over what the call brought, which is the caller's from then on: a buffer (admit, alloc), an open view (map), a
+/* Hands over what the call brought, which is the caller's from then on: a buffer (admit, alloc, make_writable: see there
+ * for two more errors), an open view (map), a
  * reservation or a block. SPW_EINVAL, and *out is empty, when it was taken already, or when the ticket is under way,
  * failed or is of another kind. Never block. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_ticket_take_buffer(spw_ticket *ticket, spw_buffer **out);

@@ -189,9 +189,13 @@ int spw_admit_start(spw_manager *manager, size_t bytes, const spw_admit_options 
     return rc == SPW_OK ? start_buffer(&request, &taken.wait, taken.tag, "spw_admit_start", out) : rc;
 }
 
-/* Makes a request of an allocation at a memory place, whose other options were checked. */
-static int prepare_alloc_in(spw_manager *manager, struct spw__group *group, spw_place place, size_t bytes,
-                            const spw_alloc_options *options, struct spw__request *request)
+int spw__alloc_options_check(spw_manager *manager, const char *call, const spw_alloc_options *options)
+{
+    return check_options(manager, call, options->flags, options->tag, &options->wait);
+}
+
+int spw__alloc_request(spw_manager *manager, struct spw__group *group, spw_place place, size_t bytes,
+                       const spw_alloc_options *options, struct spw__request *request)
 {
     const int rc = spw__reservation_check(options->reservation, manager, SPW_PLACE_TIER(place), SPW_PLACE_TIER(place),
                                           "spw_alloc");
@@ -209,9 +213,9 @@ int spw__alloc_in(spw_manager *manager, struct spw__group *group, spw_place plac
                   const spw_alloc_options *options, spw_buffer **out)
 {
     struct spw__request request;
-    int rc = check_options(manager, "spw_alloc", options->flags, options->tag, &options->wait);
+    int rc = spw__alloc_options_check(manager, "spw_alloc", options);
     if (rc == SPW_OK)
-        rc = prepare_alloc_in(manager, group, place, bytes, options, &request);
+        rc = spw__alloc_request(manager, group, place, bytes, options, &request);
     return rc == SPW_OK ? create_buffer(&request, &options->wait, options->tag, out) : rc;
 }
 
@@ -224,14 +228,14 @@ static int prepare_alloc(spw_manager *manager, spw_place place, size_t bytes, co
     if (rc == SPW_OK)
         rc = spw__alloc_options_take(taken, options, "spw_alloc: options");
     if (rc == SPW_OK)
-        rc = check_options(manager, "spw_alloc", taken->flags, taken->tag, &taken->wait);
+        rc = spw__alloc_options_check(manager, "spw_alloc", taken);
     if (rc == SPW_OK)
         rc = spw__group_charged(manager, taken->group, &taken->wait, "spw_alloc", &group);
     if (rc != SPW_OK)
         return rc;
     if (!spw__memory_place(manager, place))
         return spw__fail(SPW_EINVAL, "spw_alloc: the place is not a memory tier of this manager");
-    return prepare_alloc_in(manager, group, place, bytes, taken, request);
+    return spw__alloc_request(manager, group, place, bytes, taken, request);
 }
 
 int spw_alloc(spw_manager *manager, spw_place place, size_t bytes, const spw_alloc_options *options, spw_buffer **out)

@@ -72,7 +72,7 @@ int spw_buffer_retain(spw_buffer *buffer)
 static bool is_mapped(struct spw__payload *payload)
 {
     spw__mutex_lock(&payload->lock);
-    const bool mapped = payload->views.n != 0;
+    const bool mapped = payload->views.n != payload->views.held;
     spw__mutex_unlock(&payload->lock);
     return mapped;
 }

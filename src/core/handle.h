@@ -32,7 +32,14 @@ int spw__alloc_options_take(spw_alloc_options *options, const spw_alloc_options 
 int spw__alloc_in(spw_manager *manager, struct spw__group *group, spw_place place, size_t bytes,
                   const spw_alloc_options *options, spw_buffer **out);
 
+/* Checks the other options of an allocation, on behalf of call. */
+int spw__alloc_options_check(spw_manager *manager, const char *call, const spw_alloc_options *options);
+
 struct spw__request;
+
+/* Makes a request of an allocation at a memory place, charged to group, whose other options were checked. */
+int spw__alloc_request(spw_manager *manager, struct spw__group *group, spw_place place, size_t bytes,
+                       const spw_alloc_options *options, struct spw__request *request);
 
 /* Makes a buffer of what a request got: block -> payload -> handle. SPW_ENOMETA: nothing is left of it. (admit.c) */
 int spw__buffer_wrap(struct spw__request *request, const char *tag, spw_buffer **out);

@@ -302,7 +302,7 @@ static bool all_in_memory_locked(const struct spw__payload *payload)
 }
 
 /* Gives a new view its id. SPW_ENOMETA when there are many and no memory for one more. */
-static int open_view_locked(struct spw__payload *payload, uint32_t *id)
+static int open_view_locked(struct spw__payload *payload, bool held, uint32_t *id)
 {
     struct spw__views *views = &payload->views;
     struct spw__meta *meta = &payload->manager->meta;
@@ -316,7 +316,9 @@ static int open_view_locked(struct spw__payload *payload, uint32_t *id)
         views->ids = more;
         views->room *= 2;
     }
-    *id = views->ids[views->n++] = ++views->next;
+    views->next = (views->next + 1) & ~SPW__VIEW_HELD;
+    views->held += held;
+    *id = views->ids[views->n++] = views->next | (held ? SPW__VIEW_HELD : 0);
     return SPW_OK;
 }
 
@@ -326,6 +328,7 @@ static bool close_view_locked(struct spw__payload *payload, uint32_t id)
     for (uint32_t i = 0; i < views->n; i++)
         if (views->ids[i] == id) {
             views->ids[i] = views->ids[--views->n];
+            views->held -= (id & SPW__VIEW_HELD) != 0;
             return true;
         }
     return false;
@@ -354,7 +357,7 @@ static int open_locked(struct spw__payload *payload, uint32_t flags, struct spw_
     const bool moving = write && spw__payload_leaving_locked(payload);
     if (moving && (flags & SPW_MAP_NOWAIT))
         return spw__fail(SPW_EAGAIN, "mapping this buffer for writing would have to wait for a spill of it to end");
-    const int rc = open_view_locked(payload, &mapped->view_id);
+    const int rc = open_view_locked(payload, (flags & SPW__MAP_HELD) != 0, &mapped->view_id);
     if (rc != SPW_OK)
         return rc;
     pin_locked(payload, write);

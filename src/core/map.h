@@ -16,6 +16,9 @@ struct spw__mapped {
                          time */
 };
 
+/* Beside the public flags: the view is a ticket's own, and is not in the way of the buffer's release. */
+#define SPW__MAP_HELD 0x80000000u
+
 /* The parts of spw_map and spw_unmap that know no handle. Arguments are checked, but for what another thread may
  * change. */
 int spw__payload_map(struct spw__payload *payload, spw_place place, uint32_t flags, const spw_map_options *options,

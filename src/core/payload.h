@@ -64,9 +64,11 @@ struct spw__piece {
 /* Which views are open: an empty buffer has no piece to pin, and a copy of a view that was closed must be told apart.
  */
 enum { SPW__FEW_VIEWS = 3 };
+#define SPW__VIEW_HELD UINT32_C(0x80000000) /* in the id of a ticket's own */
 struct spw__views {
     uint32_t *ids; /* few, or metadata memory once there are more */
     uint32_t n, room;
+    uint32_t held; /* of these, tickets' own, which no caller can close */
     uint32_t next; /* id of the next view */
     uint32_t few[SPW__FEW_VIEWS];
 };

@@ -110,6 +110,7 @@ void spw__ticket_give_back(spw_ticket *ticket)
     case SPW__TICKET_VIEW: spw__ticket_map_close(ticket, true); break;
     case SPW__TICKET_RESERVATION: (void)spw_reservation_release(ticket->got.reservation); break;
     case SPW__TICKET_BLOCK: (void)spw_pool_free(ticket->manager, &ticket->got.block, NULL); break;
+    case SPW__TICKET_WRITABLE: spw__ticket_writable_give_back(ticket); break;
     case SPW__TICKET_GROWTH: spw__reservation_ungrant(&ticket->request); break;
     case SPW__TICKET_TURN:
     case SPW__TICKET_STREAM: break;
@@ -214,6 +215,8 @@ static void step(struct spw__move *move, int status)
     (void)status; /* a move without bytes cannot fail */
     if (ticket->kind == SPW__TICKET_VIEW) {
         rc = spw__ticket_map_step(ticket, ticket->woken);
+    } else if (ticket->kind == SPW__TICKET_WRITABLE) {
+        rc = spw__ticket_writable_step(ticket, ticket->woken);
     } else if (ticket->kind == SPW__TICKET_TURN) {
         rc = spw__ticket_turn_step(ticket, ticket->woken);
     } else if (ticket->kind == SPW__TICKET_STREAM) {

@@ -40,6 +40,7 @@
 
 enum spw__ticket_kind {
     SPW__TICKET_BUFFER, SPW__TICKET_VIEW, SPW__TICKET_RESERVATION, SPW__TICKET_BLOCK,
+    SPW__TICKET_WRITABLE, /* brings a buffer, as it is taken */
     /* These bring nothing. */
     SPW__TICKET_TURN, SPW__TICKET_STREAM,
     SPW__TICKET_GROWTH, /* got.reservation grows as the ticket ends */
@@ -64,6 +65,23 @@ struct spw__ticket_map {
     bool fetched;
 };
 
+/* Where a make_writable's ticket is. */
+enum spw__writable_phase {
+    SPW__WRITABLE_MAP,    /* as map says */
+    SPW__WRITABLE_SETTLE, /* for the end of a move */
+    SPW__WRITABLE_ROOM,   /* for the copy's request */
+};
+
+struct spw__ticket_writable {
+    spw_buffer *buffer; /* the caller's; got.buffer is the same unless a copy is needed. Once the ticket was cancelled
+                           the caller may release it: only its references are looked at then, which stay readable */
+    struct spw_head *head; /* that a copy will have; NULL: none */
+    spw_reservation *reservation;
+    spw_view to;  /* of the copy, while it is filled */
+    enum spw__writable_phase phase;
+    bool copying; /* guarded by the wait lock: next_step carries bytes, and may be dropped */
+};
+
 struct spw_ticket {
     _Atomic uint64_t magic; /* atomic: changed under the wait lock when it dies */
     _Atomic uint32_t refs;  /* atomic */
@@ -84,6 +102,7 @@ struct spw_ticket {
         struct spw__turn turn;       /* TURN: in its task's list while it waits */
     };
     struct spw__ticket_map map;
+    struct spw__ticket_writable writable;
     uint64_t backoff_until_ns; /* TURN */
     struct spw__stream_end *stream_end; /* STREAM: one reference while it waits */
     int result;
@@ -94,7 +113,7 @@ struct spw_ticket {
         spw_block block;
         spw_view view;
     } got;
-    struct spw__move next_step; /* the mover's from woken until the step runs */
+    struct spw__move next_step; /* the mover's from woken until the step runs, and while a copy is filled */
     /* Guarded by the wait lock. */
     struct spw__waiter *current; /* that cancelling would end; NULL: none */
     uint32_t wakes;              /* waiters of this ticket that were DONE */
@@ -175,7 +194,14 @@ int spw__ticket_stream_step(spw_ticket *ticket, int woken);
 
 /* A map's steps: SPW__REQUEST_WAITS or what it ended with. (ticket_map.c) */
 int spw__ticket_map_step(spw_ticket *ticket, int woken);
+int spw__ticket_map_begin(spw_ticket *ticket); /* the first */
 /* Closes the view that nobody took, and lets go of the payload. */
 void spw__ticket_map_close(spw_ticket *ticket, bool open);
+
+/* A make_writable's steps: as a map's. (ticket_writable.c) */
+int spw__ticket_writable_step(spw_ticket *ticket, int woken);
+void spw__ticket_writable_give_back(spw_ticket *ticket);
+/* Makes the result the caller's. SPW_EBUSY or SPW_EMAPPED: nothing has changed. */
+int spw__ticket_writable_take(spw_ticket *ticket);
 
 #endif

@@ -85,6 +85,8 @@ static void cancel(spw_ticket *ticket)
     ticket->cancelled = true;
     if (ticket->current)
         spw__wait_finish_locked(waits, ticket->current, SPW_ECANCELED);
+    if (ticket->writable.copying)
+        spw__mover_drop(&ticket->next_step);
     spw__wait_settle_unlock(waits);
 }
 
@@ -122,7 +124,7 @@ static int take(spw_ticket *ticket, enum spw__ticket_kind kind, const char *call
     const int rc = check_live(ticket, call);
     if (rc != SPW_OK)
         return rc;
-    if (ticket->kind != kind)
+    if (ticket->kind != kind && !(kind == SPW__TICKET_BUFFER && ticket->kind == SPW__TICKET_WRITABLE))
         return spw__fail(SPW_EINVAL, "%s: the ticket is of another kind of call", call);
     if (!atomic_load(&ticket->ended))
         return spw__fail(SPW_EINVAL, "%s: the ticket is under way", call);
@@ -143,7 +145,11 @@ int spw_ticket_take_buffer(spw_ticket *ticket, spw_buffer **out)
 {
     if (!out)
         return fail_null("spw_ticket_take_buffer");
-    const int rc = take(ticket, SPW__TICKET_BUFFER, "spw_ticket_take_buffer");
+    int rc = take(ticket, SPW__TICKET_BUFFER, "spw_ticket_take_buffer");
+    if (rc == SPW_OK && ticket->kind == SPW__TICKET_WRITABLE) {
+        rc = spw__ticket_writable_take(ticket);
+        atomic_store(&ticket->taken, rc == SPW_OK);
+    }
     *out = rc == SPW_OK ? ticket->got.buffer : NULL;
     return rc;
 }

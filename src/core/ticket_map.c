@@ -42,9 +42,9 @@ static int conclude(spw_ticket *ticket, int rc)
     spw__error_save(&kept);
     if (map->fetched)
         spw__map_fetched(map->payload);
-    if (rc == SPW_OK)
+    if (rc == SPW_OK && ticket->kind == SPW__TICKET_VIEW)
         ticket->got.view = spw__view_of(map->payload, &map->mapped, map->flags);
-    else
+    else if (rc != SPW_OK)
         spw__ticket_map_close(ticket, map->phase == SPW__MAP_USE);
     (void)spw__error_restore(&kept);
     return rc;
@@ -104,6 +104,11 @@ static int look(spw_ticket *ticket)
     map->phase = SPW__MAP_ROOM;
     rc = spw__ticket_start_request(ticket, spw__fetch_request(map->fetch));
     return rc == SPW__REQUEST_WAITS ? rc : carry(ticket, rc);
+}
+
+int spw__ticket_map_begin(spw_ticket *ticket)
+{
+    return look(ticket);
 }
 
 static int fail_wait(int rc)

@@ -1,7 +1,8 @@
-/* make_writable: the sole owner of content gets it back for writing, anybody else a copy. Neighbours: map.c, admit.c.
- */
+/* make_writable: the sole owner of content gets it back for writing, anybody else a copy. Neighbours: map.c, admit.c;
+ * ticket_writable.c does the same without a thread. */
+#include "src/core/writable.h"
+
 #include "src/core/group.h"
-#include "src/core/handle.h"
 #include "src/core/loss.h"
 #include "src/core/manager.h"
 #include "src/core/map.h"
@@ -11,29 +12,53 @@
 #include "pool/base/error.h"
 #include "spill/copy.h"
 
-/* Unseals the buffer if the caller's is the only reference and its view the only one: *sole says whether it is. Moves
- * in flight are waited for; they would leave a copy of the old content. SPW_EMAPPED when the sole owner has other views
- * open: their reader relies on the content, and the reference could not be given back for a copy. */
+void spw__writable_unseal_locked(struct spw__payload *payload)
+{
+    if (!payload->sealed)
+        return;
+    payload->sealed = payload->spillable = false;
+    spw__payload_drop_disk_locked(payload); /* it would differ from now on */
+}
+
+int spw__writable_look_locked(const spw_buffer *buffer, const struct spw__payload *payload, const char *tag, bool held,
+                              bool *sole)
+{
+    const struct spw__views *views = &payload->views;
+    *sole = !payload->sealed || atomic_load(&buffer->refs) == 1;
+    if (!payload->sealed || !*sole)
+        return SPW_OK;
+    if (views->n - views->held > (held ? 0u : 1u))
+        return spw__fail(SPW_EMAPPED, "spw_buffer_make_writable: the buffer \"%s\" is mapped; unmap it first",
+                         tag);
+    /* A move in flight would leave a copy of the old content; a ticket that was destroyed may still read it. */
+    return views->held == (held ? 1u : 0u) && spw__payload_idle_locked(payload) ? SPW_OK : SPW_EAGAIN;
+}
+
+/* Unseals the buffer if the caller's is the only reference and its view the only one: *sole says whether it is. */
 static int unseal_if_sole(spw_buffer *buffer, const spw_wait_options *wait, bool *sole)
 {
     struct spw__payload *payload = buffer->payload;
     const uint64_t deadline_ns = spw__deadline_ns(buffer->manager, wait);
-    int rc = SPW_OK;
+    int rc;
     spw__mutex_lock(&payload->lock);
-    while ((*sole = atomic_load(&buffer->refs) == 1) && payload->views.n == 1 && !spw__payload_idle_locked(payload) &&
-           rc == SPW_OK) {
+    while ((rc = spw__writable_look_locked(buffer, payload, buffer->tag, false, sole)) == SPW_EAGAIN) {
         rc = spw__payload_wait_unlock(payload, wait, deadline_ns);
         spw__mutex_lock(&payload->lock);
+        if (rc != SPW_OK)
+            break;
     }
-    const bool mapped = payload->views.n > 1;
-    if (rc == SPW_OK && *sole && !mapped) {
-        payload->sealed = payload->spillable = false;
-        spw__payload_drop_disk_locked(payload);
-    }
+    if (rc == SPW_OK && *sole)
+        spw__writable_unseal_locked(payload);
     spw__mutex_unlock(&payload->lock);
-    if (rc == SPW_OK && *sole && mapped)
-        return spw__fail(SPW_EMAPPED, "spw_buffer_make_writable: the buffer \"%s\" is mapped; unmap it first",
-                         buffer->tag);
+    return rc;
+}
+
+int spw__writable_charged(struct spw__payload *payload, const spw_alloc_options *options, struct spw__group **out)
+{
+    const int rc = spw__group_charged(payload->manager, options->group, &options->wait, "spw_buffer_make_writable",
+                                      out);
+    if (rc == SPW_OK && *out == &payload->manager->root)
+        *out = spw__group_of(payload->group);
     return rc;
 }
 
@@ -67,9 +92,7 @@ static int copy_buffer(spw_buffer *buffer, const spw_view *view, const spw_alloc
     spw_alloc_options options = *given;
     options.tag = options.tag ? options.tag : buffer->tag;
     struct spw__group *group;
-    int rc = spw__group_charged(buffer->manager, options.group, &options.wait, "spw_buffer_make_writable", &group);
-    if (rc == SPW_OK && group == &buffer->manager->root)
-        group = spw__group_of(buffer->payload->group);
+    int rc = spw__writable_charged(buffer->payload, &options, &group);
     if (rc == SPW_OK)
         rc = spw__alloc_in(buffer->manager, group, view->place, view->size, &options, out);
     if (rc != SPW_OK)
