@@ -248,6 +248,12 @@ uint64_t spw__ledger_committed(const struct spw__group *group, spw_tier tier)
     return word_of(group, tier) & ~GUARDED;
 }
 
+uint64_t spw__ledger_min_lack(const struct spw__group *group, spw_tier tier, uint64_t bytes)
+{
+    const uint64_t had = larger(spw__ledger_committed(group, tier), min_of(group, tier));
+    return bytes > had ? bytes - had : 0;
+}
+
 /* What group can be charged before those above notice. */
 static uint64_t unused_min(const struct spw__group *group, spw_tier tier)
 {

@@ -59,6 +59,7 @@ struct spw__group {
     struct spw__gate gates[SPW_TIER_META]; /* of the tiers of payload; meta is charged to struct spw__meta alone. Read
                                               committed with spw__ledger_committed */
     _Atomic uint64_t min[SPW_TIER_META];       /* atomic; changed under the ledger's lock */
+    _Atomic uint64_t awaited_min[SPW_TIER_META]; /* atomic: a higher one that src/core waits for; 0: none */
     _Atomic uint64_t child_mins[SPW_TIER_META]; /* atomic; changed under the ledger's lock: sum over the children */
     _Atomic uint32_t weight[SPW_TIER_META];    /* atomic: deserts beside the siblings; at least 1 */
     _Atomic uint64_t leaving[SPW_TIER_META];   /* atomic: committed bytes that evictions in flight are about to free */
@@ -100,6 +101,9 @@ static inline void spw__ledger_uncommit(struct spw__group *group, spw_tier tier,
 /* Sets bytes aside for a group that is not the root. More than before: false, and no change, when those above have no
  * room for the difference now. Less: what nobody uses of it is free at once. */
 bool spw__ledger_set_min(struct spw__group *group, spw_tier tier, uint64_t bytes);
+
+/* What those above would have to grant for such a minimum. A look at what may change meanwhile. */
+uint64_t spw__ledger_min_lack(const struct spw__group *group, spw_tier tier, uint64_t bytes);
 
 /* Bytes that are charged to group, by itself and all below it. */
 uint64_t spw__ledger_committed(const struct spw__group *group, spw_tier tier);

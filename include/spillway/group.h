@@ -77,8 +77,9 @@ SPW_API SPW_MUST_CHECK int spw_group_create(spw_manager *manager, const spw_grou
 /* Changes a group's share of a place (SPW_DEVICE, SPW_PINNED_HOST, SPW_HOST or SPW_DISK), all of it. Does not wait, as
  * spw_set_budget. A maximum below what is charged makes the excess overbooked, as there: nothing new is granted until
  * the group is below it again, and it spills as soon as it asks. A minimum that is raised takes what is free at this
- * moment. SPW_EINVAL (no share, a place that groups have no share of, a share as for spw_group_create), SPW_ETOOBIG as
- * for that, SPW_ENOMEM (there is no room for the higher minimum now, and nothing was changed), SPW_EFORK. Since 0.1. */
+ * moment; spw_group_set_start (ticket.h) waits for what it lacks. SPW_EINVAL (no share, a place that groups have no
+ * share of, a share as for spw_group_create), SPW_ETOOBIG as for that, SPW_ENOMEM (there is no room for the higher
+ * minimum now, and nothing was changed), SPW_EFORK. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_group_set(spw_group *group, spw_place place, const spw_group_share *share);
 
 /* Ends the group's work, and that of all groups below it, for good: every wait that is charged to them ends with

@@ -37,6 +37,7 @@
 #include <spillway/buffer.h>
 #include <spillway/error.h>
 #include <spillway/export.h>
+#include <spillway/group.h>
 #include <spillway/manager.h>
 #include <spillway/place.h>
 #include <spillway/pool.h>
@@ -74,8 +75,8 @@ SPW_API SPW_MUST_CHECK int spw_task_wait_turn_start(spw_task *task, const spw_wa
 /* Starts spw_reservation_grow: the reservation has grown once the ticket has ended with SPW_OK, and is as before if it
  * ends otherwise. The ticket brings nothing to be taken, and destroying it later takes nothing back. Until it has ended
  * the reservation may be used, grown and shrunk, but neither released nor merged into another, as during a blocking
- * call; once it was cancelled or destroyed under way it may. wait NULL means the defaults. Otherwise as the calls above.
- * Since 0.1. */
+ * call; once it was cancelled or destroyed under way it may. wait NULL means the defaults. Otherwise as the calls
+ * above. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_reservation_grow_start(spw_reservation *reservation, uint64_t bytes,
                                                       const spw_wait_options *wait, spw_ticket **out);
 
@@ -86,11 +87,23 @@ SPW_API SPW_MUST_CHECK int spw_reservation_grow_start(spw_reservation *reservati
  * at the start.
  * From the start until the result was taken or the ticket destroyed the bytes are held where they lie, as by a map, and
  * the caller keeps its reference. What the caller does with it in between is told when the result is to be taken, and
- * changes nothing: SPW_EBUSY when the buffer was to be unsealed and has another reference or another such ticket by now,
- * SPW_EMAPPED when a view of it is open and no reference but the caller's is left; it may be taken once that has ended.
+ * changes nothing: SPW_EBUSY when the buffer was to be unsealed and has another reference or another such ticket by
+ * now, SPW_EMAPPED when a view of it is open and no reference but the caller's is left; it may be taken once that has
+ * ended.
  * Otherwise as the calls above. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_buffer_make_writable_start(spw_buffer *buffer, spw_place place,
                                                           const spw_alloc_options *options, spw_ticket **out);
+
+/* Starts to give a group a share of a place, as spw_group_set does but for the wait: room for a higher minimum is made
+ * as by spw_group_create. The share, all of it, is the group's once the ticket has ended with SPW_OK, which brings
+ * nothing to be taken; if it ends otherwise the share is as before. So a group that needs minima is created without
+ * any, which does not wait, and gets them by one of these for each place. While it is under way nobody pushes the group
+ * below the minimum that it waits for; a share that another call sets meanwhile counts until then. On disk, where only
+ * clean copies can be given up, it ends at once. wait NULL means the defaults. A minimum that can never be had is told
+ * at once (SPW_ETOOBIG); the ticket ends with the errors of spw_group_create's waits, and SPW_ECANCELED when the group
+ * is cancelled. Otherwise as the calls above. Since 0.1. */
+SPW_API SPW_MUST_CHECK int spw_group_set_start(spw_group *group, spw_place place, const spw_group_share *share,
+                                               const spw_wait_options *wait, spw_ticket **out);
 
 /* SPW_EAGAIN while the ticket is under way; then the result of the call, for ever: SPW_OK, or its error, whose detail
  * becomes the thread's. Never blocks. Since 0.1. */
@@ -108,10 +121,9 @@ SPW_API SPW_MUST_CHECK int spw_ticket_wait(spw_ticket *ticket, const spw_wait_op
  * cases. A map's move under way may still end, and the bytes then lie at its place. Does not block. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_ticket_cancel(spw_ticket *ticket);
 
-/* Hands over what the call brought, which is the caller's from then on: a buffer (admit, alloc, make_writable: see there
- * for two more errors), an open view (map), a
- * reservation or a block. SPW_EINVAL, and *out is empty, when it was taken already, or when the ticket is under way,
- * failed or is of another kind. Never block. Since 0.1. */
+/* Hands over what the call brought, which is the caller's from then on: a buffer (admit, alloc, make_writable: see
+ * there for two more errors), an open view (map), a reservation or a block. SPW_EINVAL, and *out is empty, when it was
+ * taken already, or when the ticket is under way, failed or is of another kind. Never block. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_ticket_take_buffer(spw_ticket *ticket, spw_buffer **out);
 SPW_API SPW_MUST_CHECK int spw_ticket_take_view(spw_ticket *ticket, spw_view *out);
 SPW_API SPW_MUST_CHECK int spw_ticket_take_reservation(spw_ticket *ticket, spw_reservation **out);

@@ -57,7 +57,7 @@ static void add_demand(struct spw__demand *demand, const struct spw__request *re
         demand->budget_bytes += charge;
         demand->admission_budget_bytes += request->admission ? charge : 0;
     }
-    if (request->charge_only) {
+    if (request->charge_only || request->min_of) {
         demand->anywhere = true;
         return;
     }

@@ -1,5 +1,5 @@
-/* Groups: life cycle, shares and queries. Neighbours: pool/ledger.c keeps the numbers, group_tree.c who is below whom,
- * group_cancel.c ends a group's work. */
+/* Groups: life cycle and queries. Neighbours: pool/ledger.c keeps the numbers, group_share.c what groups may have,
+ * group_tree.c who is below whom, group_cancel.c ends a group's work. */
 #include "src/core/group.h"
 
 #include <stdio.h>
@@ -30,97 +30,6 @@ void spw_group_options_init_sized(spw_group_options *options, size_t size)
     spw__sized_give(options, size, &group_defaults);
 }
 
-/* Shares */
-
-static int check_share(const char *call, spw_tier tier, const spw_group_share *share)
-{
-    if (share->weight == 0 || share->reserved)
-        return spw__fail(SPW_EINVAL, "%s: the share of %s has weight 0, or sets what is reserved; start from "
-                                     "spw_group_options_init", call, spw_tier_name(tier));
-    if (share->min_bytes > share->max_bytes)
-        return spw__fail(SPW_EINVAL, "%s: the minimum in %s, %llu bytes, is above the maximum of %llu", call,
-                         spw_tier_name(tier), (unsigned long long)share->min_bytes,
-                         (unsigned long long)share->max_bytes);
-    return SPW_OK;
-}
-
-/* Bytes of a place that are the library's own for good. */
-static uint64_t set_aside(const spw_manager *manager, spw_tier tier)
-{
-    return (unsigned)tier < SPW__MEMORY_TIERS ? manager->tiers[tier].set_aside : 0;
-}
-
-/* SPW_ETOOBIG when all minima together can never be had: node's new one, which replaces old, and those of the others.
- */
-static int check_min(const spw_manager *manager, const char *call, const struct spw__group *node, spw_tier tier,
-                     uint64_t min, uint64_t old)
-{
-    uint64_t sum = min;
-    for (const struct spw__group *at = node->parent; at; at = at->parent) {
-        const uint64_t others = atomic_load(&at->child_mins[tier]) - old;
-        const uint64_t budget = atomic_load(&at->gates[tier].budget);
-        sum += at->parent ? 0 : set_aside(manager, tier);
-        if (others > budget || sum > budget - others) {
-            const spw_error_info info = {.place = SPW_PLACE(tier, 0), .requested_bytes = min, .limit_bytes = budget};
-            return spw__fail_info(&info, SPW_ETOOBIG, "%s: a minimum of %llu bytes in %s can never be had: the %s\"%s\""
-                                  " has at most %llu there, and owes %llu to others", call, (unsigned long long)min,
-                                  spw_tier_name(tier), at->parent ? "group " : "place ",
-                                  at->parent ? at->name : spw_tier_name(tier), (unsigned long long)budget,
-                                  (unsigned long long)others);
-        }
-        old = atomic_load(&at->min[tier]);
-        sum = sum + others > old ? sum + others : old;
-    }
-    return SPW_OK;
-}
-
-static int fail_min(const struct spw__group *node, spw_tier tier, uint64_t min)
-{
-    const spw_error_info info = {.place = SPW_PLACE(tier, 0), .requested_bytes = min,
-                                 .free_bytes = spw__ledger_free_on_path(node->parent, tier)};
-    return spw__fail_info(&info, SPW_ENOMEM, "no room for a minimum of %llu bytes in %s of the group \"%s\": %llu are "
-                          "free; release something first, or lower another group's minimum", (unsigned long long)min,
-                          spw_tier_name(tier), node->name, (unsigned long long)info.free_bytes);
-}
-
-/* Memory is made free for it as for an allocation; on disk clean copies are given up. */
-static int take_min(spw_manager *manager, struct spw__group *node, spw_tier tier, uint64_t min,
-                    const spw_wait_options *wait)
-{
-    if (min == 0 || spw__ledger_set_min(node, tier, min))
-        return SPW_OK;
-    if ((unsigned)tier < SPW__MEMORY_TIERS) {
-        struct spw__request request = {.manager = manager, .group = node->parent, .bytes = min, .min_of = node,
-                                       .first = tier, .lowest = tier};
-        const int rc = spw__request_run(&request, wait);
-        spw__request_over(&request); /* the creation is inside by itself */
-        return rc;
-    }
-    while (spw__evict_reclaim_disk(manager, node->parent, min))
-        if (spw__ledger_set_min(node, tier, min))
-            return SPW_OK;
-    return fail_min(node, tier, min);
-}
-
-/* Something may be granted now that was not before. */
-static void announce(spw_manager *manager, spw_tier tier)
-{
-    if ((unsigned)tier < SPW__MEMORY_TIERS) {
-        spw__waitset_signal(&manager->waits, SPW__CHANNEL(tier));
-        spw__pressure_budget_changed(manager, tier);
-    }
-    spw__pressure_kick(manager, SPW_TIER_HOST);
-}
-
-static void drop_minima(spw_manager *manager, struct spw__group *node)
-{
-    for (spw_tier tier = SPW_TIER_DEVICE; tier < SPW_TIER_META; tier++)
-        if (atomic_load(&node->min[tier])) {
-            (void)spw__ledger_set_min(node, tier, 0); /* less is always granted */
-            announce(manager, tier);
-        }
-}
-
 /* Life cycle */
 
 static int check_create(spw_manager *manager, const spw_group_options *options)
@@ -135,23 +44,8 @@ static int check_create(spw_manager *manager, const spw_group_options *options)
     if (rc == SPW_OK && options->parent && options->parent->node.depth >= DEPTH_MAX)
         rc = spw__fail(SPW_EINVAL, "spw_group_create: groups nest in at most %u levels", DEPTH_MAX);
     for (spw_tier tier = SPW_TIER_DEVICE; rc == SPW_OK && tier < SPW_TIER_META; tier++)
-        rc = check_share("spw_group_create", tier, &options->shares[tier]);
+        rc = spw__group_check_share("spw_group_create", tier, &options->shares[tier]);
     return rc == SPW_OK && options->parent ? spw__group_check(&options->parent->node) : rc;
-}
-
-static int give_shares(spw_group *group, const spw_group_options *options)
-{
-    struct spw__group *node = &group->node;
-    int rc = SPW_OK;
-    for (spw_tier tier = SPW_TIER_DEVICE; rc == SPW_OK && tier < SPW_TIER_META; tier++) {
-        const spw_group_share *share = &options->shares[tier];
-        atomic_store(&node->gates[tier].budget, share->max_bytes);
-        atomic_store(&node->weight[tier], share->weight);
-        rc = share->min_bytes ? check_min(group->manager, "spw_group_create", node, tier, share->min_bytes, 0) : SPW_OK;
-    }
-    for (spw_tier tier = SPW_TIER_DEVICE; rc == SPW_OK && tier < SPW_TIER_META; tier++)
-        rc = take_min(group->manager, node, tier, options->shares[tier].min_bytes, &options->wait);
-    return rc;
 }
 
 /* In the list of all groups. */
@@ -170,7 +64,7 @@ static void enlist(spw_group *group)
 static void discard(spw_group *group)
 {
     spw_manager *manager = group->manager;
-    drop_minima(manager, &group->node);
+    spw__group_drop_minima(manager, &group->node);
     spw__group_leave(manager, &group->node);
     spw__mutex_lock(&manager->groups_lock);
     if (group->prev)
@@ -243,7 +137,7 @@ int spw_group_create(spw_manager *manager, const spw_group_options *options, spw
     spw__waitset_enter(&manager->waits); /* a wait for its minima may end by a forced destroy */
     spw__group_enter(manager, &group->node);
     enlist(group);
-    rc = give_shares(group, &taken);
+    rc = spw__group_give_shares(group, &taken);
     if (rc == SPW_OK)
         atomic_store(&group->magic, SPW__GROUP_LIVE);
     if (rc == SPW_OK)
@@ -252,42 +146,6 @@ int spw_group_create(spw_manager *manager, const spw_group_options *options, spw
         discard(group);
     spw__waitset_leave(&manager->waits);
     return rc;
-}
-
-/* SPW_EINVAL unless group is one, and place one that groups have shares of. */
-static int check_place(const spw_group *group, spw_place place, const char *call)
-{
-    const int rc = spw__group_check_handle(group, call);
-    if (rc != SPW_OK)
-        return rc;
-    if (place == SPW_PLACE_NONE || SPW_PLACE_INDEX(place) != 0 || (unsigned)SPW_PLACE_TIER(place) >= SPW_TIER_META)
-        return spw__fail(SPW_EINVAL, "%s: groups have shares of device, pinned_host, host and disk", call);
-    return SPW_OK;
-}
-
-int spw_group_set(spw_group *group, spw_place place, const spw_group_share *share)
-{
-    int rc = check_place(group, place, "spw_group_set");
-    if (rc == SPW_OK && !share)
-        rc = spw__fail(SPW_EINVAL, "spw_group_set: share is NULL");
-    if (rc != SPW_OK)
-        return rc;
-    const spw_tier tier = SPW_PLACE_TIER(place);
-    struct spw__group *node = &group->node;
-    const uint64_t old = atomic_load(&node->min[tier]);
-    rc = check_share("spw_group_set", tier, share);
-    if (rc == SPW_OK && share->min_bytes > old)
-        rc = check_min(group->manager, "spw_group_set", node, tier, share->min_bytes, old);
-    if (rc != SPW_OK)
-        return rc;
-    if (!spw__ledger_set_min(node, tier, share->min_bytes)) {
-        announce(group->manager, tier); /* the try held the bytes for a moment */
-        return fail_min(node, tier, share->min_bytes);
-    }
-    atomic_store(&node->gates[tier].budget, share->max_bytes);
-    atomic_store(&node->weight[tier], share->weight);
-    announce(group->manager, tier);
-    return SPW_OK;
 }
 
 struct belongings {
@@ -448,7 +306,7 @@ void spw__groups_finish(spw_manager *manager)
 
 int spw_group_usage_get(spw_group *group, spw_place place, spw_group_usage *usage)
 {
-    const int rc = check_place(group, place, "spw_group_usage_get");
+    const int rc = spw__group_check_place(group, place, "spw_group_usage_get");
     if (rc != SPW_OK)
         return rc;
     if (!usage || usage->struct_size < SPW__SIZED_FIRST(spw_group_usage, max_bytes))

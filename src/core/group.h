@@ -29,6 +29,14 @@ int spw__group_charged(spw_manager *manager, spw_group *given, const spw_wait_op
 /* The group that a node belongs to: itself, or that of a task, which may have ended. */
 struct spw__group *spw__group_of(struct spw__group *node);
 
+/* SPW_EINVAL, on behalf of call: a share that is none. (group_share.c, as all up to give_shares) */
+int spw__group_check_share(const char *call, spw_tier tier, const spw_group_share *share);
+/* SPW_EINVAL unless group is one, and place one that groups have shares of. */
+int spw__group_check_place(const spw_group *group, spw_place place, const char *call);
+/* The shares of a group that is being created; it may wait for its minima. On failure some may be set aside. */
+int spw__group_give_shares(spw_group *group, const spw_group_options *options);
+void spw__group_drop_minima(spw_manager *manager, struct spw__group *node);
+
 /* SPW_ECANCELED with detail when group, or one above it, is cancelled. */
 int spw__group_check(const struct spw__group *group);
 

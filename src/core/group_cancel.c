@@ -17,7 +17,7 @@ static int visit_cancelled(struct spw__waiter *waiter, void *arg)
 {
     const struct spw__request *request = (const struct spw__request *)(const void *)waiter;
     (void)arg;
-    return spw__ledger_cancelled(request->group) ? SPW_ECANCELED : SPW_EAGAIN;
+    return spw__ledger_cancelled(spw__request_payer(request)) ? SPW_ECANCELED : SPW_EAGAIN;
 }
 
 void spw__pressure_end_cancelled(struct spw_manager *manager)

@@ -74,7 +74,7 @@ static bool is_hopeless(const struct spw__request *request)
 static int try_tiers(struct spw__request *request, enum spw__grow grow, uint32_t barred)
 {
     bool possible = false, lost = false;
-    if (spw__ledger_cancelled(request->group))
+    if (spw__ledger_cancelled(spw__request_payer(request)))
         return SPW_ECANCELED;
     if (is_hopeless(request))
         return SPW_EDEVICE;
@@ -177,7 +177,7 @@ static void enqueue(struct spw__request *request, const spw_wait_options *wait, 
 {
     struct spw_manager *manager = request->manager;
     struct spw_task *task = request->completed ? wait->task : spw__task_of(manager, wait);
-    const struct spw__group *group = request->group; /* an asynchronous request may be over once it was enqueued */
+    const struct spw__group *group = spw__request_payer(request); /* the request may be over once it was enqueued */
     const bool first = request->begun_ns == 0;
     const spw_tier lowest = request->lowest;
     request->begun_ns = first ? spw__clock_now_ns(manager->env.clock) : request->begun_ns;

@@ -45,9 +45,17 @@ struct spw__request {
     bool inside;       /* its thread has waited, and is to leave: see spw__request_over */
 };
 
+/* Who pays for it, and whose cancelling ends it. */
+static inline struct spw__group *spw__request_payer(const struct spw__request *request)
+{
+    return request->min_of ? request->min_of : request->group;
+}
+
 /* Bytes that the request is charged in tier. */
 static inline uint64_t spw__request_charge(const struct spw__request *request, const struct spw__tier *tier)
 {
+    if (request->min_of)
+        return spw__ledger_min_lack(request->min_of, tier->tier, request->bytes);
     return request->charge_only ? request->bytes : spw__tier_charge(tier, request->bytes);
 }
 

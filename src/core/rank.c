@@ -9,9 +9,12 @@ static uint64_t above(uint64_t bytes, uint64_t than)
     return bytes > than ? bytes - than : 0;
 }
 
+/* What it has, or waits for: what went below that would have to be made free once more. */
 static uint64_t min_of(const struct spw__group *group, spw_tier tier)
 {
-    return atomic_load_explicit(&group->min[tier], memory_order_relaxed);
+    const uint64_t min = atomic_load_explicit(&group->min[tier], memory_order_relaxed);
+    const uint64_t awaited = atomic_load_explicit(&group->awaited_min[tier], memory_order_relaxed);
+    return min > awaited ? min : awaited;
 }
 
 /* What group will have when the evictions in flight are done. */

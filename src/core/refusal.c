@@ -125,8 +125,8 @@ static int refuse(const struct spw__request *request, int code)
     struct spw__tier *at = spw__tier_of(request->manager, request->lowest);
     const uint32_t route = spw__tier_first_route(at, request->bytes);
     char where[224], holders[320];
-    if (code == SPW_ECANCELED && spw__ledger_cancelled(request->group))
-        return spw__group_check(request->group);
+    if (code == SPW_ECANCELED && spw__ledger_cancelled(spw__request_payer(request)))
+        return spw__group_check(spw__request_payer(request));
     if (code == SPW_EDEVICE) {
         spw__loss_look(request->manager);
         return spw__loss_refuse(request->manager, request->bytes);

@@ -112,6 +112,7 @@ void spw__ticket_give_back(spw_ticket *ticket)
     case SPW__TICKET_BLOCK: (void)spw_pool_free(ticket->manager, &ticket->got.block, NULL); break;
     case SPW__TICKET_WRITABLE: spw__ticket_writable_give_back(ticket); break;
     case SPW__TICKET_GROWTH: spw__reservation_ungrant(&ticket->request); break;
+    case SPW__TICKET_SHARE: spw__group_share_revoke(ticket); break;
     case SPW__TICKET_TURN:
     case SPW__TICKET_STREAM: break;
     }
@@ -139,6 +140,18 @@ static void leave_task_locked(spw_ticket *ticket, struct spw_task *task)
     spw__arbiter_change_locked(ticket->manager, task, 0, 0);
 }
 
+/* What is not to be taken takes effect now. */
+static void hand_over_locked(spw_ticket *ticket)
+{
+    if (ticket->kind == SPW__TICKET_GROWTH)
+        spw__reservation_put_back(ticket->got.reservation, ticket->request.bytes);
+    else if (ticket->kind == SPW__TICKET_SHARE)
+        spw__group_share_granted(ticket);
+    else
+        return;
+    atomic_store(&ticket->taken, true);
+}
+
 /* Ends a ticket for everybody: unless it was cancelled before, when it says false, and has not ended. */
 static bool publish(spw_ticket *ticket, int rc, bool cancelled)
 {
@@ -147,10 +160,8 @@ static bool publish(spw_ticket *ticket, int rc, bool cancelled)
     const bool ends = cancelled || !ticket->cancelled;
     if (ends) {
         ticket->result = rc;
-        if (ticket->kind == SPW__TICKET_GROWTH && rc == SPW_OK) {
-            spw__reservation_put_back(ticket->got.reservation, ticket->request.bytes);
-            atomic_store(&ticket->taken, true);
-        }
+        if (rc == SPW_OK)
+            hand_over_locked(ticket);
         if (ticket->wait.task)
             leave_task_locked(ticket, ticket->wait.task);
         atomic_store(&ticket->ended, true);
@@ -186,6 +197,8 @@ void spw__ticket_end(spw_ticket *ticket, int rc)
         spw__error_save(&ticket->error);
         (void)publish(ticket, rc, true);
     }
+    if (ticket->kind == SPW__TICKET_SHARE)
+        spw__group_share_over(ticket);
     if (ticket->group)
         spw__group_unuse(manager, ticket->group);
     tell(ticket);
@@ -203,7 +216,8 @@ static int wrap(spw_ticket *ticket)
     switch (ticket->kind) {
     case SPW__TICKET_BUFFER: return spw__buffer_wrap(&ticket->request, ticket->tag, &ticket->got.buffer);
     case SPW__TICKET_RESERVATION: return spw__reservation_wrap(&ticket->request, &ticket->got.reservation);
-    case SPW__TICKET_GROWTH: return SPW_OK; /* see publish */
+    case SPW__TICKET_GROWTH:
+    case SPW__TICKET_SHARE: return SPW_OK; /* see hand_over_locked */
     default: return spw__raw_wrap(&ticket->request, NULL, &ticket->got.block);
     }
 }

@@ -33,6 +33,7 @@
 #include "src/core/stream.h"
 #include "src/core/task.h"
 
+#include <spillway/group.h>
 #include <spillway/ticket.h>
 
 #define SPW__TICKET_LIVE UINT64_C(0x7370775f7469636b)
@@ -44,6 +45,7 @@ enum spw__ticket_kind {
     /* These bring nothing. */
     SPW__TICKET_TURN, SPW__TICKET_STREAM,
     SPW__TICKET_GROWTH, /* got.reservation grows as the ticket ends */
+    SPW__TICKET_SHARE,  /* group gets got.share as the ticket ends */
 };
 
 /* Where a map's ticket is, while it waits or between its steps. */
@@ -105,6 +107,7 @@ struct spw_ticket {
     struct spw__ticket_writable writable;
     uint64_t backoff_until_ns; /* TURN */
     struct spw__stream_end *stream_end; /* STREAM: one reference while it waits */
+    uint64_t old_min;          /* SHARE: the group's at the start */
     int result;
     spw_error_info error;
     union {
@@ -112,6 +115,7 @@ struct spw_ticket {
         spw_reservation *reservation;
         spw_block block;
         spw_view view;
+        spw_group_share share;
     } got;
     struct spw__move next_step; /* the mover's from woken until the step runs, and while a copy is filled */
     /* Guarded by the wait lock. */
@@ -185,6 +189,12 @@ void spw__ticket_unref(spw_ticket *ticket);
 void spw__ticket_note_enqueued(spw_ticket *ticket, struct spw__waiter *waiter, uint32_t wakes);
 /* A waiter of the ticket's is DONE: hands the next step to the mover. Wait lock held. */
 void spw__ticket_wake_locked(spw_ticket *ticket, const struct spw__waiter *waiter);
+
+/* A share's ticket: the minimum is set and the rest is to be (wait lock held); the minimum is not to stay; the ticket
+ * is over. (group_share.c) */
+void spw__group_share_granted(spw_ticket *ticket);
+void spw__group_share_revoke(spw_ticket *ticket);
+void spw__group_share_over(spw_ticket *ticket);
 
 /* What a turn's wait ended with: as below. (ticket_turn.c) */
 int spw__ticket_turn_step(spw_ticket *ticket, int woken);

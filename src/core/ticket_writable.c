@@ -1,5 +1,5 @@
-/* make_writable without a thread: the steps of spw_buffer_make_writable_start. Neighbours: ticket_map.c brings the bytes
- * together, writable.c decides, pressure.c finds room for a copy, the mover carries its bytes.
+/* make_writable without a thread: the steps of spw_buffer_make_writable_start. Neighbours: ticket_map.c brings the
+ * bytes together, writable.c decides, pressure.c finds room for a copy, the mover carries its bytes.
  *
  *     MAP --the ticket's view is open--> SETTLE --sole owner, nothing is in the way--> ended; taken: unsealed
  *                                          | \-a move is: await its end--> SETTLE
