@@ -12,9 +12,11 @@
  * - Never under a lock of the library, and only while its owner waits: while every thread that is attached to its task
  *   waits in the library or is between spw_task_block_begin and _end. (A task that no thread is attached to waits too:
  *   attach a thread before it touches what a reclaimer of the task frees.) Or by spw_task_pressure, on the caller.
- * - By a thread whose own request waits for room in the reclaimer's place: neither by a request with SPW_NOWAIT or a
- *   timeout of 0, nor for a ticket, nor by a thread of the library's. That request's deadline is looked at again when
- *   the callback has returned: keep callbacks short where deadlines are.
+ * - By a thread whose own request waits for room in the reclaimer's place. Where only tickets wait there, by a thread
+ *   that the library has for nothing else (it starts with the first reclaimer), so that a callback holds up no move;
+ *   with threads=0 by spw_progress, whose thread counts as waiting meanwhile, or by any call that waits. Never for a
+ *   request or ticket with SPW_NOWAIT or a timeout of 0. The deadlines of a thread that calls one are looked at again when the
+ *   callback has returned: keep callbacks short where deadlines are.
  * - One reclaimer of a task at a time. While one runs the threads of its task do not go on: waits that end, and
  *   spw_task_block_end and spw_task_attach, last until it is over. So it must not wait for them, nor take a lock that
  *   they hold during a call of the library.
@@ -80,7 +82,8 @@ static inline void spw_reclaimer_options_init(spw_reclaimer_options *options)
 /* Registers a reclaimer of task. Its reserve is charged to the task, and found as by spw_reserve with its defaults:
  * only for that it may wait. From now on it may be called, even before this returns, when the task waits.
  * Errors: SPW_EINVAL (NULL, options, a place that is no memory tier of the manager), SPW_ENOMETA, SPW_EBADHANDLE,
- * SPW_EFORK, and those of spw_reserve. On error *out is NULL and nothing is set aside. Since 0.1. */
+ * SPW_EFORK, SPW_ENOMEM (also: no thread for tickets could be started), and those of spw_reserve. On error *out is NULL
+ * and nothing is set aside. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_reclaimer_register(spw_task *task, const spw_reclaimer_options *options,
                                                   spw_reclaimer **out);
 

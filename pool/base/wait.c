@@ -291,7 +291,7 @@ bool spw__waitset_summon_locked(struct spw__waitset *set, unsigned channel, bool
     while ((!found || found->helping) &&
            (node = spw__wait_queue_next(&set->trees[channel], node ? &node->order : NULL, &filter))) {
         struct spw__waiter *waiter = node->owner;
-        if (waiter->helps && (!found || !waiter->helping)) /* who helps already comes again, if need be */
+        if (waiter->helps && !waiter->completed && (!found || !waiter->helping)) /* who helps already comes again, if need be */
             found = waiter;
     }
     if (!found)

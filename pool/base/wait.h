@@ -90,7 +90,8 @@ struct spw__waiter {
     int64_t net_bytes;                 /* what memory in use grows by once it is served: negative frees */
     const void *key;                   /* who is charged: compared, never followed */
     void *task;                        /* on whose behalf; for the arbiter */
-    bool helps;                        /* its thread will come to spw__wait_block, and may be summoned to help there */
+    bool helps;                        /* its thread will come to spw__wait_block, and may be summoned to help there; an
+                                          asynchronous one: others may be summoned for it, which is the user's matter */
     /* Set by the user before enqueue, then guarded by the wait lock: an attempt may change it. */
     enum spw__wait_what what;
     /* Guarded by the wait lock. */

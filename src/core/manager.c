@@ -173,16 +173,6 @@ static int build_staging(struct spw_manager *manager, const struct spw__settings
     return SPW_OK;
 }
 
-static void drive(void *arg)
-{
-    struct spw_manager *manager = arg;
-    spw_error_info kept; /* the moves of others end in there, in failure too */
-    spw__error_save(&kept);
-    (void)spw__mover_drive(manager->mover, 1000000);
-    (void)spw__waitset_expire(&manager->waits);
-    (void)spw__error_restore(&kept);
-}
-
 static void mover_idle(void *arg)
 {
     spw__arbiter_look(arg);
@@ -203,7 +193,7 @@ static int build_mover(struct spw_manager *manager, const struct spw__settings *
         .reclaim_disk = spw__evict_reclaim_disk, .reclaim_arg = manager, .idle = mover_idle, .idle_arg = manager,
         .due = spw__tickets_due, .due_arg = manager};
     if (!settings->own_thread) {
-        manager->waits.drive = drive;
+        manager->waits.drive = spw__progress_drive;
         manager->waits.drive_arg = manager;
     }
     return spw__mover_create(&config, &manager->mover);
@@ -225,6 +215,7 @@ static void dismantle(struct spw_manager *manager, bool forced)
 {
     spw_error_info kept;
     spw__error_save(&kept);
+    spw__reclaim_end_serving(manager);
     spw__mover_destroy(manager->mover);
     spw__streams_finish(manager);
     spw__tickets_finish(manager);
@@ -469,29 +460,8 @@ void spw_manager_destroy_force(spw_manager *manager)
     if (!manager || spw__check_process(manager) != SPW_OK)
         return;
     spw__waitset_shut_down(&manager->waits);
+    spw__reclaim_end_serving(manager); /* a callback may be running there */
     spw__tickets_end_all(manager);
     spw__handles_visit(manager, drop_buffer, NULL);
     dismantle(manager, true);
-}
-
-int spw_progress(spw_manager *manager, uint64_t max_ns)
-{
-    if (!manager)
-        return spw__fail(SPW_EINVAL, "spw_progress: manager is NULL");
-    const int rc = spw__check_process(manager);
-    if (rc != SPW_OK)
-        return rc;
-    const uint64_t begun = spw__clock_monotonic_ns();
-    uint64_t passed = 0;
-    spw_error_info kept; /* a move that fails in there is not an error of this call */
-    spw__error_save(&kept);
-    bool left = spw__mover_drive(manager->mover, 0);
-    while (left && passed < max_ns) {
-        left = spw__mover_drive(manager->mover, (int64_t)(max_ns - passed > INT64_MAX ? INT64_MAX : max_ns - passed));
-        passed = spw__clock_monotonic_ns() - begun;
-    }
-    (void)spw__waitset_expire(&manager->waits);
-    left |= spw__mover_drive(manager->mover, 0); /* tickets whose time is up end at once */
-    (void)spw__error_restore(&kept);
-    return left ? 1 : 0;
 }

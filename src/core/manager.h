@@ -148,6 +148,9 @@ int spw__check_process(const struct spw_manager *manager);
 struct spw__move *spw__move_take(struct spw_manager *manager); /* NULL: all in flight */
 void spw__move_give(struct spw_manager *manager, struct spw__move *move);
 
+/* The wait set's drive hook with threads=0, of a manager. (progress.c) */
+void spw__progress_drive(void *manager);
+
 static inline void spw__core_count(struct spw_manager *manager, unsigned which, uint64_t amount)
 {
     spw__count(&manager->counters, which, amount);

@@ -186,7 +186,7 @@ static void enqueue(struct spw__request *request, const spw_wait_options *wait, 
                                            .demands = patient ? 0 : SPW__CHANNEL(request->lowest),
                                            .deadline_ns = deadline_ns,
                                            .task = task, .what = SPW__WAIT_ROOM,
-                                           .helps = !request->completed && (!wait || wait->timeout_ms != 0),
+                                           .helps = !wait || wait->timeout_ms != 0,
                                            .cancel = wait ? wait->cancel : NULL};
     set_needs(request);
     spw__pressure_begin_round(manager, request->lowest);

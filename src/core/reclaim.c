@@ -1,5 +1,5 @@
 /* Reclaimers: registration, who is next, and what a claim means. Neighbours: pump.c chooses, reclaim_use.c calls, and
- * has what callbacks and waiting threads meet. */
+ * has what callbacks and waiting threads meet, reclaim_serve.c calls for tickets. */
 #include "src/core/reclaim.h"
 
 #include <string.h>
@@ -21,6 +21,8 @@ void spw_reclaimer_options_init_sized(spw_reclaimer_options *options, size_t siz
 void spw__reclaim_init(struct spw_manager *manager)
 {
     spw__cond_init(&manager->reclaim.over);
+    spw__cond_init(&manager->reclaim.called);
+    manager->reclaim.server.waiting = true;
 }
 
 void spw__reclaim_finish(struct spw_manager *manager)
@@ -36,6 +38,7 @@ void spw__reclaim_finish(struct spw_manager *manager)
         manager->reclaim.dead = reclaimer->next;
         spw__meta_free(&manager->meta, reclaimer, sizeof *reclaimer);
     }
+    spw__cond_finish(&manager->reclaim.called);
     spw__cond_finish(&manager->reclaim.over);
 }
 
@@ -108,7 +111,7 @@ enum spw__reclaim_choice spw__reclaim_choose(struct spw_manager *manager, const 
     if (best && helper && helper->waiting) {
         *call = claim_locked(best, bytes, false);
         choice = SPW__RECLAIM_CLAIMED;
-    } else if (best && spw__waitset_summon_locked(&manager->waits, (unsigned)among->tier, false)) {
+    } else if (best && spw__reclaim_summon_to_locked(manager, among->tier, false)) {
         choice = SPW__RECLAIM_SUMMONED;
     }
     spw__mutex_unlock(&manager->waits.lock);
@@ -147,7 +150,7 @@ bool spw__reclaim_summon_locked(struct spw_manager *manager, uint32_t tiers)
     for (unsigned tier = 0; tier < SPW__MEMORY_TIERS; tier++)
         if ((tiers & SPW__CHANNEL(tier)) && atomic_load(&manager->reclaim.n[tier]) &&
             best_locked(manager, (spw_tier)tier, NULL, 0, SPW__RECLAIM_ANY_COST) &&
-            spw__waitset_summon_locked(&manager->waits, tier, true))
+            spw__reclaim_summon_to_locked(manager, (spw_tier)tier, true))
             return true;
     return false;
 }
@@ -158,7 +161,7 @@ void spw__reclaim_task_changed_locked(struct spw_manager *manager, struct spw_ta
     for (spw_reclaimer *at = task->reclaimers; at; at = at->next) {
         at->spent = at->spent && waits; /* once its owner runs there may be more to free */
         if (waits)
-            (void)spw__waitset_summon_locked(&manager->waits, (unsigned)at->tier, false);
+            (void)spw__reclaim_summon_to_locked(manager, at->tier, false);
     }
 }
 
@@ -273,6 +276,8 @@ int spw_reclaimer_register(spw_task *task, const spw_reclaimer_options *options,
                              "spw_reclaimer_register: options");
     if (rc == SPW_OK)
         rc = check_options(task->manager, &taken);
+    if (rc == SPW_OK)
+        rc = spw__reclaim_start_serving(task->manager);
     spw_reclaimer *reclaimer = rc == SPW_OK ? take_memory(task->manager) : NULL;
     if (!reclaimer)
         return rc == SPW_OK ? SPW_ENOMETA : rc;

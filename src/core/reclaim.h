@@ -7,6 +7,8 @@
  *
  * Whoever lacks room chooses (pump.c): a thread that waits for it may claim and call; anybody else summons such a
  * thread (spw__waitset_summon_locked). A summons is never lost: the thread comes, or passes it on when it leaves first.
+ * Where only tickets wait there is no such thread, and the summons goes to one that serves them (reclaim_serve.c): the
+ * manager's own, which does nothing else, or, with threads=0, whoever makes progress.
  * Who begins to wait makes its reclaimers available, and summons as well. A spent reclaimer is not claimed again, so
  * that calls end.
  *
@@ -18,6 +20,7 @@
 #ifndef SPW_CORE_RECLAIM_H
 #define SPW_CORE_RECLAIM_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -64,6 +67,13 @@ struct spw__reclaim {
     struct spw__cond over;      /* a callback is over */
     _Atomic uint32_t n_running; /* atomic, changed under the lock: callbacks */
     _Atomic uint32_t n[SPW__MEMORY_TIERS];              /* atomic, changed under the lock: live ones */
+    _Atomic uint32_t wanted;    /* atomic, changed under the lock: bits: tiers where tickets are to be served */
+    uint32_t urgent;            /* guarded by the wait lock: of these, what else there is to help was tried */
+    struct spw__cond called;    /* wanted, or ends, was set */
+    bool starting, has_thread;  /* guarded by the wait lock: somebody starts our thread, or has; it is there */
+    bool ends;                  /* guarded by the wait lock: it is to end */
+    pthread_t thread;           /* constant while has_thread */
+    struct spw__waiter server;  /* constant: stands for whoever serves; it always waits */
     _Atomic uint64_t expected_bytes[SPW__MEMORY_TIERS]; /* atomic: what those that run were asked for */
 };
 
@@ -100,6 +110,17 @@ void spw__reclaim_renew_own(struct spw_task *task);
 /* Calls what was claimed; returns what it says that it freed. Not under a lock. */
 uint64_t spw__reclaim_call(const struct spw__reclaim_call *call); /* (reclaim_use.c) */
 void spw__reclaim_end_call(const struct spw__reclaim_call *call, bool spent);
+
+/* Summons a thread to call reclaimers of tier: of one who waits for room there, or that serves tickets which do. False:
+ * there is none. Wait lock held. (reclaim_serve.c, as all up to end_serving) */
+bool spw__reclaim_summon_to_locked(struct spw_manager *manager, spw_tier tier, bool urgent);
+/* Starts the thread that serves tickets, unless it is there or threads=0. SPW_ENOMEM. */
+int spw__reclaim_start_serving(struct spw_manager *manager);
+/* Does what was summoned so far; at once when nothing was. Not under a lock, nor from inside a callback. */
+void spw__reclaim_serve(struct spw_manager *manager);
+/* The same by a thread in spw_progress: while it does, it counts as waiting. */
+void spw__reclaim_serve_as_waiting(struct spw_manager *manager);
+void spw__reclaim_end_serving(struct spw_manager *manager); /* when nobody waits any more */
 
 /* Before the arbiter asks somebody: true when a thread was summoned to call a reclaimer of tiers (bits) first. */
 bool spw__reclaim_summon_locked(struct spw_manager *manager, uint32_t tiers);
