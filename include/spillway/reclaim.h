@@ -15,8 +15,8 @@
  * - By a thread whose own request waits for room in the reclaimer's place. Where only tickets wait there, by a thread
  *   that the library has for nothing else (it starts with the first reclaimer), so that a callback holds up no move;
  *   with threads=0 by spw_progress, whose thread counts as waiting meanwhile, or by any call that waits. Never for a
- *   request or ticket with SPW_NOWAIT or a timeout of 0. The deadlines of a thread that calls one are looked at again when the
- *   callback has returned: keep callbacks short where deadlines are.
+ *   request or ticket with SPW_NOWAIT or a timeout of 0. The deadlines of a thread that calls one are looked at again
+ *   when the callback has returned: keep callbacks short where deadlines are.
  * - One reclaimer of a task at a time. While one runs the threads of its task do not go on: waits that end, and
  *   spw_task_block_end and spw_task_attach, last until it is over. So it must not wait for them, nor take a lock that
  *   they hold during a call of the library.

@@ -6,9 +6,9 @@
 
 /* Whether a buffer's payload, which the call holds by one view, is the sole owner's to unseal. SPW_OK: *sole says so,
  * else a copy is needed. SPW_EAGAIN: it would be, once a move or a ticket's view that is in the way has ended: wait for
- * a change. SPW_EMAPPED: the sole owner has other views open: their reader relies on the content, and the reference could
- * not be given back for a copy. tag: for messages; of buffer nothing but the references is looked at. held: the view
- * is a ticket's. Payload locked. */
+ * a change. SPW_EMAPPED: the sole owner has other views open: their reader relies on the content, and the reference
+ * could not be given back for a copy. tag: for messages; of buffer nothing but the references is looked at. held: the
+ * view is a ticket's. Payload locked. */
 int spw__writable_look_locked(const spw_buffer *buffer, const struct spw__payload *payload, const char *tag, bool held,
                               bool *sole);
 
