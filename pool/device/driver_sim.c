@@ -210,6 +210,7 @@ static long count_left(const struct CUctx_st *sim)
 static void destroy(struct CUctx_st *sim)
 {
     spw__sim_streams_finish(sim);
+    spw__sim_pacing_finish(sim);
     spw__sim_memory_finish(sim);
     spw__cond_finish(&sim->progress);
     spw__mutex_finish(&sim->lock);
@@ -264,7 +265,6 @@ void spw__driver_sim_remove(spw__cu_device device)
     (void)pthread_mutex_lock(&devices_lock);
     devices[device] = NULL;
     (void)pthread_mutex_unlock(&devices_lock);
-    spw__sim_pacing_finish(sim);
     (void)atomic_fetch_add(&left_behind, count_left(sim));
     destroy(sim);
 }

@@ -168,7 +168,7 @@ void spw__sim_wait_locked(struct CUctx_st *sim);
 
 /* sim_engine.c */
 void spw__sim_pacing_init(struct CUctx_st *sim, const struct spw__sim_config *config); /* after the schedule's */
-void spw__sim_pacing_finish(const struct CUctx_st *sim);
+void spw__sim_pacing_finish(const struct CUctx_st *sim); /* after the streams' */
 void spw__sim_pacing_enter_worker(const struct CUctx_st *sim);
 /* Copies when the engine gets to it, and returns at the model's end of it. */
 void spw__sim_pace_copy_locked(struct CUctx_st *sim, struct CUstream_st *stream, const struct spw__sim_op *op);

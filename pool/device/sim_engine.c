@@ -14,9 +14,8 @@
 
 #define TIMER_SLACK_NS 1000ul
 
-enum {
-    LATE_SAID = 8
-}; /* fewer copies are late because memory was touched for the first time, or a thread had to wait */
+/* Fewer are late because memory was touched for the first time, or a thread had to wait for a processor. */
+enum { LATE_SAID = 8 };
 
 void spw__sim_pacing_init(struct CUctx_st *sim, const struct spw__sim_config *config)
 {
@@ -32,7 +31,7 @@ void spw__sim_pacing_init(struct CUctx_st *sim, const struct spw__sim_config *co
 void spw__sim_pacing_finish(const struct CUctx_st *sim)
 {
     const struct spw__sim_pacing *pacing = &sim->pacing;
-    if (pacing->on)
+    if (pacing->copies)
         spw__logf(pacing->log, SPW__LOG_INFO,
                   "simulated device %d: %llu of %llu copies took longer than the model's time", sim->ordinal,
                   (unsigned long long)pacing->late, (unsigned long long)pacing->copies);

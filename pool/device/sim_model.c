@@ -74,7 +74,7 @@ static bool step(struct spw__sim_link *link, uint64_t limit_ns)
     uint64_t next_ns = UINT64_MAX, changes[SPW__SIM_ENGINES];
     bool flowing[SPW__SIM_ENGINES];
     double rates[SPW__SIM_ENGINES];
-    for (int engine = 0; engine < SPW__SIM_ENGINES; engine++) {
+    for (enum spw__sim_engine engine = SPW__SIM_H2D; engine < SPW__SIM_ENGINES; engine++) {
         changes[engine] = link->lanes[engine].busy ? next_change(link, engine) : UINT64_MAX;
         flowing[engine] = is_flowing(link, engine);
         rates[engine] = rate_of(link, engine);
@@ -84,7 +84,7 @@ static bool step(struct spw__sim_link *link, uint64_t limit_ns)
     const bool changed = next_ns <= limit_ns;
     if (!changed)
         next_ns = limit_ns;
-    for (int engine = 0; engine < SPW__SIM_ENGINES; engine++) {
+    for (enum spw__sim_engine engine = SPW__SIM_H2D; engine < SPW__SIM_ENGINES; engine++) {
         struct spw__sim_lane *lane = &link->lanes[engine];
         if (!flowing[engine])
             continue;
