@@ -12,6 +12,7 @@
 #include "engine/crew.h"
 #include "engine/join.h"
 #include "engine/verify.h"
+#include "engine/worker.h"
 #include "engine/write.h"
 #include "join_options.h"
 #include "join_report.h"
@@ -127,6 +128,26 @@ static int create_manager(struct job *job, spw_manager **manager, struct eng_err
     return -1;
 }
 
+static int make_plan(struct job *job, enum eng_work work, struct eng_error *error)
+{
+    if (eng_plan_make(&job->plan, &job->options.spec, work, job->options.threads, job->sources, error) != 0)
+        return -1;
+    return check_fits(job, error);
+}
+
+/* The engine's functions are host code: a GPU cannot run them, and is a tier like any other then. */
+static int check_work(struct job *job, spw_manager *manager, struct eng_error *error)
+{
+    if (job->plan.work != SPW_DEVICE || eng_device_can_run(manager))
+        return 0;
+    if (job->options.work == ENG_WORK_DEVICE)
+        return eng_fail(error, ENG_USAGE, "--work device: only a simulated device (--driver sim) runs this engine's "
+                        "functions");
+    fputs("bench_join: note: the device cannot run this engine's functions: rows are worked on in host memory\n",
+          stderr);
+    return make_plan(job, ENG_WORK_HOST, error);
+}
+
 static int run_join(struct job *job, struct eng_error *error)
 {
     struct join_report *report = &job->report;
@@ -138,7 +159,9 @@ static int run_join(struct job *job, struct eng_error *error)
     join_signals_defer();
     if (create_manager(job, &manager, error) != 0)
         return -1;
-    int result = eng_join(manager, &job->plan, job->sources, &how, &report->answer, &report->times, error);
+    int result = check_work(job, manager, error);
+    if (result == 0)
+        result = eng_join(manager, &job->plan, job->sources, &how, &report->answer, &report->times, error);
     report->wall_s = eng_now() - start;
     int code = spw_stats_snapshot(manager, &report->stats);
     if (code != 0 && result == 0)
@@ -189,9 +212,7 @@ static int finish_output(struct eng_error *error)
 
 static int run(struct job *job, struct eng_error *error)
 {
-    if (open_input(job, error) != 0 ||
-        eng_plan_make(&job->plan, &job->options.spec, job->options.threads, job->sources, error) != 0 ||
-        check_fits(job, error) != 0)
+    if (open_input(job, error) != 0 || make_plan(job, job->options.work, error) != 0)
         return -1;
     if (job->options.write != NULL && write_tables(job, error) != 0)
         return -1;
@@ -200,6 +221,7 @@ static int run(struct job *job, struct eng_error *error)
     if (job->options.verify && verify_answer(job, error) != 0)
         return -1;
     job->report.threads = job->plan.threads;
+    job->report.work = job->plan.work;
     job->report.config = job->options.spec_text;
     for (unsigned i = 0; i < job->notes.count; i++)
         fprintf(stderr, "bench_join: note: %s\n", job->notes.lines[i]);

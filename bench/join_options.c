@@ -42,11 +42,14 @@ const char join_help[] =
     "  The smallest budget: host alone (or pinned alone) with 2M for each thread, so 2M with\n"
     "  --threads 1, 4M with --threads 2; every other tier is 0 or at least 1M. All three\n"
     "  tiers: device 1M, pinned 1M, host 1536K for each thread. Device alone does not do.\n"
+    "  With --work device: device 1536K for each thread, and pinned or host 1M.\n"
     "running\n"
     "  --mode hold          both tables are held in buffers before the join (the only mode)\n"
     "  --threads N          1 to 256; not given: one a CPU, fewer when budgets are small\n"
     "  --io KIND            auto, uring, threads\n"
     "  --driver KIND        auto, cuda, sim\n"
+    "  --work PLACE         where rows are worked on: host, device (a simulated one only), or\n"
+    "                       auto: device where it has 1536K for each thread\n"
     "  --verify             afterwards, compare with a sort-merge join (outside the budgets)\n"
     "  --json               the result as one JSON object\n"
     "  --help               this text\n"
@@ -58,7 +61,7 @@ const char join_help[] =
 
 /* What the command line said, before it is checked as a whole. */
 struct raw {
-    const char *scale_factor, *mode, *threads, *io, *driver, *spec;
+    const char *scale_factor, *mode, *threads, *io, *driver, *work, *spec;
     const char *limits[3]; /* by spw_tier */
     const char *disks[SPW_SPEC_FOLDERS_MAX];
     unsigned n_disks;
@@ -108,6 +111,7 @@ static const char **find_value(struct raw *raw, struct join_options *options, co
         {"--threads", &raw->threads},          {"--pinned-limit", &raw->limits[SPW_TIER_PINNED_HOST]},
         {"--io", &raw->io},                    {"--host-limit", &raw->limits[SPW_TIER_HOST]},
         {"--driver", &raw->driver},            {"--spec", &raw->spec},
+        {"--work", &raw->work},
     };
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++) {
         if (strlen(flags[i].name) == length && memcmp(flags[i].name, name, length) == 0)
@@ -184,25 +188,33 @@ static int read_threads(const struct raw *raw, struct join_options *options, str
     return 0;
 }
 
-static int apply_kinds(const struct raw *raw, spw_spec *spec, struct eng_error *error)
+/* Which of three words text is; NULL leaves *kind as it is. */
+static int read_kind(const char *flag, const char *text, const char *const words[3], unsigned *kind,
+                     struct eng_error *error)
 {
-    static const char *const ios[] = {"auto", "uring", "threads"};
-    static const char *const drivers[] = {"auto", "cuda", "sim"};
-    unsigned i;
-    if (raw->io != NULL) {
-        for (i = 0; i < 3 && strcmp(raw->io, ios[i]) != 0; i++)
-            ;
-        if (i == 3)
-            return usage(error, "--io", raw->io, "auto, uring or threads is wanted");
-        spec->io = (spw_io_kind)i;
-    }
-    if (raw->driver != NULL) {
-        for (i = 0; i < 3 && strcmp(raw->driver, drivers[i]) != 0; i++)
-            ;
-        if (i == 3)
-            return usage(error, "--driver", raw->driver, "auto, cuda or sim is wanted");
-        spec->driver = (spw_driver_kind)i;
-    }
+    unsigned i = 0;
+    if (text == NULL)
+        return 0;
+    while (i < 3 && strcmp(text, words[i]) != 0)
+        i++;
+    *kind = i;
+    return i < 3 ? 0 : eng_fail(error, ENG_USAGE, "%s %s: %s, %s or %s is wanted", flag, text, words[0], words[1],
+                                words[2]);
+}
+
+static int apply_kinds(const struct raw *raw, struct join_options *options, struct eng_error *error)
+{
+    static const char *const ios[3] = {"auto", "uring", "threads"};
+    static const char *const drivers[3] = {"auto", "cuda", "sim"};
+    static const char *const works[3] = {"auto", "host", "device"};
+    unsigned io = options->spec.io, driver = options->spec.driver, work = options->work;
+    if (read_kind("--io", raw->io, ios, &io, error) != 0 ||
+        read_kind("--driver", raw->driver, drivers, &driver, error) != 0 ||
+        read_kind("--work", raw->work, works, &work, error) != 0)
+        return -1;
+    options->spec.io = (spw_io_kind)io;
+    options->spec.driver = (spw_driver_kind)driver;
+    options->work = (enum eng_work)work;
     return 0;
 }
 
@@ -327,7 +339,7 @@ int join_options_parse(int argc, char *const argv[], struct join_options *option
         }
     }
     if (read_input(&raw, options, error) != 0 || read_threads(&raw, options, error) != 0 ||
-        apply_kinds(&raw, &options->spec, error) != 0 || apply_limits(&raw, &options->spec, error) != 0 ||
+        apply_kinds(&raw, options, error) != 0 || apply_limits(&raw, &options->spec, error) != 0 ||
         apply_disks(&raw, &options->spec, error) != 0)
         return -1;
     (void)snprintf(options->string, sizeof options->string, "%s%s%s", nothing, raw.io != NULL ? "; io=auto" : "",

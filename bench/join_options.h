@@ -7,13 +7,14 @@
 
 #include <spillway/spillway.h>
 
-#include "engine/error.h"
+#include "engine/sizing.h"
 
 struct join_options {
     const char *lineitem, *partsupp; /* folders of columns; NULL: generated */
     double scale_factor;             /* 0: folders */
     const char *write;               /* NULL: what is generated is not kept */
     unsigned threads;                /* 0: one a CPU */
+    enum eng_work work;
     int verify, json, help;
     spw_spec spec;                   /* --spec with the flags applied; folders of any name, so no string can hold it */
     char string[160];                /* what spec is laid over: tiers, folders and sizes that it leaves out are

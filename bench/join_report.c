@@ -54,6 +54,7 @@ void join_report_json(const struct join_report *report)
     json_number("sum_extendedprice", report->answer.sum_extendedprice);
     json_number("sum_supplycost_x_quantity", report->answer.sum_supplycost_x_quantity);
     json_number("sum_availqty", report->answer.sum_availqty);
+    printf("\"work\":\"%s\",", spw_tier_name(SPW_PLACE_TIER(report->work)));
     printf("\"wall_s\":%.6f,\"load_s\":%.6f,\"partition_s\":%.6f,\"join_s\":%.6f,", report->wall_s,
            report->times.load_s, report->times.partition_s, report->times.join_s);
     printf("\"input_bytes\":%" PRIu64 ",", report->input_bytes);
@@ -122,9 +123,9 @@ void join_report_text(const struct join_report *report)
     text_moves(stats);
     printf("\n");
     text_tiers(stats);
-    printf("\ntime    load %.2f s, partition %.2f s, join %.2f s; in all %.2f s with %u thread%s\n",
+    printf("\ntime    load %.2f s, partition %.2f s, join %.2f s; in all %.2f s with %u thread%s on %s\n",
            report->times.load_s, report->times.partition_s, report->times.join_s, report->wall_s, report->threads,
-           report->threads == 1 ? "" : "s");
+           report->threads == 1 ? "" : "s", spw_tier_name(SPW_PLACE_TIER(report->work)));
     printf("input   %.1f MiB held in buffers", mib(report->input_bytes));
     if (stats->tiers[SPW_TIER_DISK].peak_bytes > 0)
         printf("; disk written %.1f MiB, read %.1f MiB through %s%s", mib(stats->disk_written_bytes),

@@ -13,6 +13,7 @@ struct join_report {
     uint64_t input_bytes;
     spw_stats stats;    /* taken after the join */
     unsigned threads;
+    spw_place work;     /* where rows were worked on */
     const char *config; /* for people: as the library's configuration string, where it can be one */
     int verified;       /* 1: the other algorithm gave the same */
     double verify_s;

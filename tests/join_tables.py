@@ -14,7 +14,7 @@ LINEITEM = ["l_partkey", "l_suppkey", "l_quantity", "l_extendedprice"]
 PARTSUPP = ["ps_partkey", "ps_suppkey", "ps_supplycost", "ps_availqty"]
 ANSWER = ["rows", "sum_extendedprice", "sum_supplycost_x_quantity", "sum_availqty"]
 TIERS = ["device", "pinned_host", "host", "disk"]
-KEYS = ANSWER + ["wall_s", "load_s", "partition_s", "join_s", "input_bytes", "peak_bytes", "copy_bytes",
+KEYS = ANSWER + ["work", "wall_s", "load_s", "partition_s", "join_s", "input_bytes", "peak_bytes", "copy_bytes",
                  "disk_written_bytes", "disk_read_bytes", "admitted_bytes", "dropped_bytes", "verified"]
 
 

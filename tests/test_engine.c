@@ -474,7 +474,7 @@ START_TEST(plan_keeps_half_of_the_work_place_unmapped)
                 spec.n_pools[SPW_TIER_DEVICE] = 0;
                 spec.n_pools[SPW_TIER_HOST] = 1;
                 spec.pools[SPW_TIER_HOST][0] = (spw_spec_pool){hosts[i] << 20, 0};
-                ck_assert_msg(eng_plan_make(&plan, &spec, threads, sources, &error) == 0, "%s", error.text);
+                ck_assert_msg(eng_plan_make(&plan, &spec, ENG_WORK_HOST, threads, sources, &error) == 0, "%s", error.text);
                 uint64_t usable = (hosts[i] << 20) - plan.staging_bytes;
                 uint64_t group = plan.group_rows * 20ull;
                 ck_assert_uint_le(plan.threads * (plan.work_bytes + group + 2ull * plan.chunk_bytes),
@@ -513,7 +513,7 @@ START_TEST(plan_refuses_budgets_below_the_smallest)
         spec.n_pools[tier] = bytes[tier] > 0;
         spec.pools[tier][0] = (spw_spec_pool){bytes[tier], 0};
     }
-    int result = eng_plan_make(&plan, &spec, cases[_i].threads, sources, &error);
+    int result = eng_plan_make(&plan, &spec, ENG_WORK_HOST, cases[_i].threads, sources, &error);
     if (cases[_i].named == NULL) {
         ck_assert_msg(result == 0, "%s", error.text);
     } else {

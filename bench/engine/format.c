@@ -1,6 +1,6 @@
 /* Packed rows: columns to rows and back, a column at a time, so that the compiler sees one width in each loop.
- * Neighbour: partition.c. */
-#include "partition.h"
+ * Neighbour: rows.c. */
+#include "rows.h"
 
 #include <string.h>
 

@@ -28,21 +28,26 @@ size_t eng_hash_bytes(uint64_t rows)
     return (size_t)rows * ROW_BYTES + FIXED_BYTES;
 }
 
-void eng_hash_begin(struct eng_hashtable *table, void *memory, uint32_t rows)
+void eng_hash_find(struct eng_hashtable *table, void *memory)
 {
     char *at = memory;
+    table->totals = (struct eng_totals *)at;
+    at += sizeof(struct eng_totals) * (table->capacity / (WALK_MAX + 1) + 1);
+    table->entries = (struct eng_entry *)at;
+    at += sizeof(struct eng_entry) * table->capacity;
+    table->heads = (uint32_t *)at;
+}
+
+void eng_hash_begin(struct eng_hashtable *table, void *memory, uint32_t rows)
+{
     uint64_t buckets = 16;
     while (buckets < rows)
         buckets *= 2;
-    table->totals = (struct eng_totals *)at;
-    at += sizeof(struct eng_totals) * (rows / (WALK_MAX + 1) + 1);
-    table->entries = (struct eng_entry *)at;
-    at += sizeof(struct eng_entry) * rows;
-    table->heads = (uint32_t *)at;
-    memset(table->heads, 0, buckets * sizeof *table->heads);
     table->capacity = rows;
     table->used = table->dups = table->n_totals = 0;
     table->mask = buckets - 1;
+    eng_hash_find(table, memory);
+    memset(table->heads, 0, buckets * sizeof *table->heads);
 }
 
 void eng_hash_add(struct eng_hashtable *table, const struct eng_batch *batch, size_t n)

@@ -71,6 +71,10 @@ size_t eng_hash_bytes(uint64_t rows);
 /* Lays out an empty table for at most rows rows in memory (64-byte aligned; eng_hash_bytes(rows) of it). */
 void eng_hash_begin(struct eng_hashtable *table, void *memory, uint32_t rows);
 
+/* Says where the memory of a table that was begun is to be found from here on: each launched function sees the device's
+ * at an address of its own. */
+void eng_hash_find(struct eng_hashtable *table, void *memory);
+
 /* Adds the first n rows of a batch whose hashes are those of depth 0. */
 void eng_hash_add(struct eng_hashtable *table, const struct eng_batch *batch, size_t n);
 

@@ -18,68 +18,94 @@ struct join {
     struct eng_format formats[ENG_SIDES];
     struct eng_bin *bins[ENG_SIDES]; /* fanout each */
     struct work {
-        spw_buffer *buffer;
-        spw_view view;
-        struct eng_totals_of_join totals;
+        struct eng_worker worker;
+        struct eng_scatter scatter;
+        struct eng_joiner joiner;
+        struct input {
+            struct eng_group *group; /* NULL: none */
+            spw_view views[ENG_COLUMNS];
+            unsigned mapped;         /* of them */
+        } inputs[ENG_LANES];         /* the row group that each lane works on */
     } *work;                         /* of each thread; entry i is used by thread i only */
     uint32_t *order;                 /* partitions, largest first */
     atomic_uint next;                /* atomic: units of the running phase handed out */
 };
 
-/* Packs and scatters one row group; the group's buffers are gone afterwards, also on failure. */
-static int partition_group(struct join *join, enum eng_side side, struct eng_group *group, struct eng_scatter *scatter,
-                           struct eng_error *error)
+/* Waits for what a lane does with its row group; the group's buffers are gone afterwards, also on failure. */
+static int end_input(struct work *work, unsigned lane, struct eng_error *error)
 {
-    const struct eng_format *format = &join->formats[side];
-    spw_view views[ENG_COLUMNS];
-    const void *columns[ENG_COLUMNS];
-    struct eng_batch batch;
-    char rows[ENG_BATCH * 32];
-    unsigned mapped = 0;
-    int result = 0;
-    for (; mapped < ENG_COLUMNS && result == 0; mapped++) {
-        result = eng_store_map(&join->store, group->columns[mapped], &views[mapped], error);
-        if (result != 0)
-            break;
-        columns[mapped] = views[mapped].data;
-    }
-    for (size_t done = 0; done < group->rows && result == 0; done += ENG_BATCH) {
-        size_t n = group->rows - done < ENG_BATCH ? group->rows - done : ENG_BATCH;
-        eng_format_pack(format, columns, done, n, rows);
-        eng_format_unpack_keys(format, rows, n, &batch);
-        eng_hash_batch(&batch, n, 0);
-        result = eng_scatter_rows(scatter, rows, &batch, n, error);
-    }
-    for (unsigned c = 0; c < ENG_COLUMNS; c++) {
-        if (c < mapped)
-            eng_store_unmap(group->columns[c], &views[c]);
+    struct input *input = &work->inputs[lane];
+    struct eng_group *group = input->group;
+    int result = eng_worker_wait(&work->worker, lane, error);
+    for (unsigned c = 0; group != NULL && c < ENG_COLUMNS; c++) {
+        if (c < input->mapped)
+            eng_store_unmap(group->columns[c], &input->views[c]);
         (void)spw_buffer_release(group->columns[c]);
         group->columns[c] = NULL;
     }
+    input->group = NULL;
     return result;
+}
+
+/* Maps a row group for a lane that has none. */
+static int begin_input(struct work *work, unsigned lane, struct eng_group *group, struct eng_error *error)
+{
+    struct input *input = &work->inputs[lane];
+    input->group = group;
+    for (input->mapped = 0; input->mapped < ENG_COLUMNS; input->mapped++) {
+        if (eng_worker_map(&work->worker, lane, group->columns[input->mapped], &input->views[input->mapped], error) !=
+            0)
+            return -1;
+    }
+    return 0;
 }
 
 /* Groups are taken in the reverse order of loading: the newest are still in memory, and freeing them first makes room
  * without a write, while the oldest went to disk long ago. */
+static struct eng_group *next_group(struct join *join, enum eng_side side, uint32_t *unit)
+{
+    uint32_t total = join->tables[ENG_PARTSUPP].n_groups + join->tables[ENG_LINEITEM].n_groups;
+    uint32_t base = side == ENG_LINEITEM ? join->tables[ENG_PARTSUPP].n_groups : 0;
+    if (*unit >= total || total - 1 - *unit < base || eng_crew_stopped(&join->crew))
+        return NULL;
+    struct eng_group *group = &join->tables[side].groups[total - 1 - *unit - base];
+    *unit = atomic_fetch_add(&join->next, 1);
+    return group;
+}
+
+/* Packs and scatters row groups; with two lanes, a group is brought while the one before it is worked on. */
 static int partition_side(struct join *join, enum eng_side side, uint32_t *unit, unsigned worker,
                           struct eng_error *error)
 {
-    struct eng_table *table = &join->tables[side];
-    uint32_t total = join->tables[ENG_PARTSUPP].n_groups + join->tables[ENG_LINEITEM].n_groups;
-    uint32_t base = side == ENG_LINEITEM ? join->tables[ENG_PARTSUPP].n_groups : 0;
-    struct eng_scatter scatter;
-    int result = eng_scatter_init(&scatter, &join->store, &join->formats[side], eng_table_name[side], join->bins[side],
-                                  join->plan->fanout, join->work[worker].view.data, join->plan->chunk_bytes, error);
-    while (result == 0 && *unit < total && total - 1 - *unit >= base && !eng_crew_stopped(&join->crew)) {
-        struct eng_group *group = &table->groups[total - 1 - *unit - base];
-        result = partition_group(join, side, group, &scatter, error);
-        eng_crew_advance(&join->crew, group->rows);
-        *unit = atomic_fetch_add(&join->next, 1);
+    struct work *work = &join->work[worker];
+    struct eng_scatter *scatter = &work->scatter;
+    struct eng_group *group;
+    struct eng_error ignored;
+    unsigned lane = 0, lanes = work->worker.lanes;
+    int result = 0;
+    eng_scatter_begin(scatter, &work->worker, &join->formats[side], eng_table_name[side], join->bins[side],
+                      join->plan->fanout, join->plan->chunk_bytes);
+    for (; result == 0 && (group = next_group(join, side, unit)) != NULL; lane = (lane + 1) % lanes) {
+        uint32_t rows = group->rows;
+        if (lanes == 1)
+            result = eng_scatter_complete(scatter, error);
+        if (result == 0)
+            result = end_input(work, lane, error);
+        if (result == 0)
+            result = begin_input(work, lane, group, error);
+        if (result == 0)
+            result = eng_scatter_complete(scatter, error);
+        if (result == 0)
+            result = eng_scatter_columns(scatter, lane, work->inputs[lane].views, rows, error);
+        eng_crew_advance(&join->crew, rows);
     }
     if (result == 0)
-        result = eng_scatter_flush(&scatter, error);
-    eng_scatter_finish(&scatter);
-    return result;
+        result = eng_scatter_complete(scatter, error);
+    for (lane = 0; lane < lanes; lane++) {
+        if (end_input(work, lane, result == 0 ? error : &ignored) != 0)
+            result = -1;
+    }
+    return result == 0 ? eng_scatter_flush(scatter, error) : -1;
 }
 
 static int partition_job(void *arg, unsigned worker, struct eng_error *error)
@@ -100,19 +126,23 @@ static uint64_t pair_rows(const struct join *join, uint32_t partition)
 static int join_job(void *arg, unsigned worker, struct eng_error *error)
 {
     struct join *join = arg;
-    struct eng_joiner joiner = {.store = &join->store, .plan = join->plan, .formats = join->formats,
-                                .crew = &join->crew, .memory = join->work[worker].view.data};
+    struct work *work = &join->work[worker];
+    struct eng_joiner *joiner = &work->joiner;
     int result = 0;
+    joiner->worker = &work->worker;
+    joiner->plan = join->plan;
+    joiner->formats = join->formats;
+    joiner->crew = &join->crew;
+    joiner->scatter = &work->scatter;
     while (result == 0 && !eng_crew_stopped(&join->crew)) {
         uint32_t unit = atomic_fetch_add(&join->next, 1);
         if (unit >= join->plan->fanout)
             break;
         uint32_t p = join->order[unit];
         struct eng_bin *const sides[ENG_SIDES] = {&join->bins[ENG_PARTSUPP][p], &join->bins[ENG_LINEITEM][p]};
-        result = eng_pair_join(&joiner, sides, error);
+        result = eng_pair_join(joiner, sides, error);
         eng_crew_advance(&join->crew, pair_rows(join, p));
     }
-    join->work[worker].totals = joiner.totals;
     return result;
 }
 
@@ -135,8 +165,7 @@ static void order_pairs(struct join *join)
 static int take_work(struct join *join, struct eng_error *error)
 {
     for (unsigned i = 0; i < join->plan->threads; i++) {
-        struct work *work = &join->work[i];
-        if (eng_store_work(&join->store, join->plan->work_bytes, &work->buffer, &work->view, error) != 0)
+        if (eng_worker_init(&join->work[i].worker, &join->store, join->plan->work_bytes, error) != 0)
             return -1;
     }
     return 0;
@@ -185,10 +214,8 @@ static int set_up(struct join *join, const struct eng_source sources[ENG_SIDES],
 
 static void tear_down(struct join *join)
 {
-    for (unsigned i = 0; join->work != NULL && i < join->plan->threads; i++) {
-        if (join->work[i].buffer != NULL)
-            eng_store_drop(join->work[i].buffer, &join->work[i].view);
-    }
+    for (unsigned i = 0; join->work != NULL && i < join->plan->threads; i++)
+        eng_worker_finish(&join->work[i].worker);
     for (unsigned side = 0; side < ENG_SIDES; side++) {
         eng_table_finish(&join->tables[side]);
         for (uint32_t p = 0; join->bins[side] != NULL && p < join->plan->fanout; p++)
@@ -214,7 +241,7 @@ int eng_join(spw_manager *manager, const struct eng_plan *plan, const struct eng
     if (result == 0)
         result = run_phases(&join, times, error);
     for (unsigned i = 0; result == 0 && i < plan->threads; i++) {
-        const struct eng_totals_of_join *totals = &join.work[i].totals;
+        const struct eng_totals_of_join *totals = &join.work[i].joiner.totals;
         rows += totals->rows;
         products += totals->products;
         addend[ENG_PARTSUPP] += totals->addend[ENG_PARTSUPP];

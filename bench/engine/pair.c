@@ -1,4 +1,5 @@
-/* The join of a pair of partitions. Neighbours: hash.c (the table), partition.c (bins), join.c (hands out pairs). */
+/* The join of a pair of partitions. Neighbours: rows.c (what is run on chunks), partition.c (bins), join.c (hands out
+ * pairs). */
 #include "pair.h"
 
 #include <stdlib.h>
@@ -12,74 +13,148 @@ static uint64_t rows_of(struct eng_bin *bin)
     return atomic_load_explicit(&bin->rows, memory_order_relaxed);
 }
 
-static size_t batch_size(uint32_t rows, uint32_t done)
+/* Waits for what a lane does with its chunk, and lets go of that. */
+static int end_visit(struct eng_joiner *joiner, unsigned lane, struct eng_error *error)
 {
-    return rows - done < ENG_BATCH ? rows - done : ENG_BATCH;
+    struct eng_visit *visit = &joiner->visits[lane];
+    int result = eng_worker_wait(joiner->worker, lane, error);
+    if (visit->buffer != NULL && visit->last)
+        eng_store_drop(visit->buffer, &visit->view);
+    else if (visit->buffer != NULL)
+        eng_store_unmap(visit->buffer, &visit->view);
+    visit->buffer = NULL;
+    return result;
 }
 
-/* Streams a chunk past the table. */
-static void probe_chunk(const struct eng_format *format, const struct eng_hashtable *table, const char *data,
-                        uint32_t rows, struct eng_sums *sums)
+/* The same for all lanes; result is what came of the work so far, and its error stays. */
+static int end_visits(struct eng_joiner *joiner, int result, struct eng_error *error)
 {
-    struct eng_batch batch;
-    for (uint32_t done = 0; done < rows; done += ENG_BATCH) {
-        size_t n = batch_size(rows, done);
-        eng_format_unpack(format, data + (size_t)done * format->row_bytes, n, &batch);
-        eng_hash_batch(&batch, n, 0);
-        eng_hash_probe(table, &batch, n, sums);
+    struct eng_error ignored;
+    for (unsigned lane = 0; lane < joiner->worker->lanes; lane++) {
+        if (end_visit(joiner, lane, result == 0 ? error : &ignored) != 0)
+            result = -1;
     }
+    return result;
 }
 
-static int probe_bin(struct eng_joiner *joiner, const struct eng_hashtable *table, const struct eng_format *format,
-                     struct eng_bin *bin, int last, struct eng_sums *sums, struct eng_error *error)
+/* Maps a chunk for a lane that visits none; last: it is the first of its bin, which is taken out of there. */
+static int begin_visit(struct eng_joiner *joiner, unsigned lane, enum eng_side side, struct eng_bin *bin,
+                       struct eng_chunk *chunk, int last, struct eng_error *error)
 {
-    struct eng_chunk *chunk = atomic_load_explicit(&bin->first, memory_order_acquire);
-    while (chunk != NULL && !eng_crew_stopped(joiner->crew)) {
+    struct eng_visit *visit = &joiner->visits[lane];
+    if (eng_worker_map(joiner->worker, lane, chunk->buffer, &visit->view, error) != 0)
+        return -1;
+    visit->joiner = joiner;
+    visit->format = &joiner->formats[side];
+    visit->buffer = chunk->buffer;
+    visit->last = last;
+    visit->first = 0;
+    visit->rows = chunk->rows;
+    if (last)
+        free(eng_bin_take(bin));
+    return 0;
+}
+
+static struct eng_chunk *first_chunk(struct eng_bin *bin)
+{
+    return atomic_load_explicit(&bin->first, memory_order_acquire);
+}
+
+/* What runs where the rows are: on the host, or on the device as launched functions. */
+static void *find_memory(const struct eng_joiner *joiner)
+{
+    return eng_worker_at(joiner->worker, joiner->worker->view.data, joiner->worker->view.size);
+}
+
+static const char *find_rows(const struct eng_visit *visit)
+{
+    const char *rows = (const char *)visit->view.data + (size_t)visit->first * visit->format->row_bytes;
+    return eng_worker_at(visit->joiner->worker, rows, (size_t)visit->rows * visit->format->row_bytes);
+}
+
+static void begin_table(void *arg)
+{
+    struct eng_joiner *joiner = arg;
+    eng_hash_begin(&joiner->table, find_memory(joiner), joiner->table.capacity);
+}
+
+static void add_rows(void *arg)
+{
+    struct eng_visit *visit = arg;
+    struct eng_hashtable *table = &visit->joiner->table;
+    eng_hash_find(table, find_memory(visit->joiner));
+    eng_rows_add(table, visit->format, find_rows(visit), visit->rows);
+}
+
+static void finish_table(void *arg)
+{
+    struct eng_joiner *joiner = arg;
+    eng_hash_find(&joiner->table, find_memory(joiner));
+    eng_hash_finish(&joiner->table);
+}
+
+static void probe_rows(void *arg)
+{
+    struct eng_visit *visit = arg;
+    struct eng_hashtable table = visit->joiner->table;
+    eng_hash_find(&table, find_memory(visit->joiner));
+    eng_rows_probe(&table, visit->format, find_rows(visit), visit->rows, &visit->sums);
+}
+
+/* Streams a bin past the table; with two lanes, a chunk is brought while the one before it is worked on. */
+static int probe_bin(struct eng_joiner *joiner, enum eng_side side, struct eng_bin *bin, int last,
+                     struct eng_error *error)
+{
+    struct eng_worker *worker = joiner->worker;
+    struct eng_chunk *chunk = first_chunk(bin);
+    unsigned lane = 0;
+    int result = 0;
+    for (; result == 0 && chunk != NULL && !eng_crew_stopped(joiner->crew); lane = (lane + 1) % worker->lanes) {
         struct eng_chunk *next = chunk->next;
-        spw_view view;
-        if (eng_store_map(joiner->store, chunk->buffer, &view, error) != 0)
-            return -1;
-        probe_chunk(format, table, view.data, chunk->rows, sums);
-        if (last) {
-            eng_store_drop(chunk->buffer, &view);
-            free(eng_bin_take(bin));
-        } else {
-            eng_store_unmap(chunk->buffer, &view);
-        }
+        result = end_visit(joiner, lane, error);
+        if (result == 0)
+            result = begin_visit(joiner, lane, side, bin, chunk, last, error);
+        if (result == 0)
+            result = eng_worker_run(worker, lane, probe_rows, &joiner->visits[lane], error);
         chunk = next;
     }
-    return 0;
+    return end_visits(joiner, result, error);
 }
 
-/* Adds rows from the front of the bin until the table is full or the bin is empty. *skip rows of its first chunk were
- * added before. */
-static int build_block(struct eng_joiner *joiner, struct eng_hashtable *table, const struct eng_format *format,
-                       struct eng_bin *bin, uint32_t *skip, struct eng_error *error)
+/* Builds a table of capacity rows from the front of the bin, until it is full or the bin is empty. *skip rows of the
+ * first chunk were taken before. A chunk is brought while the one before it is added, as above; adding is one lane's
+ * at a time. */
+static int build_block(struct eng_joiner *joiner, enum eng_side side, struct eng_bin *bin, uint32_t capacity,
+                       uint32_t *skip, struct eng_error *error)
 {
-    struct eng_batch batch;
+    struct eng_worker *worker = joiner->worker;
     struct eng_chunk *chunk;
-    while (table->used < table->capacity &&
-           (chunk = atomic_load_explicit(&bin->first, memory_order_acquire)) != NULL) {
-        spw_view view;
-        if (eng_store_map(joiner->store, chunk->buffer, &view, error) != 0)
-            return -1;
-        while (*skip < chunk->rows && table->used < table->capacity) {
-            size_t n = batch_size(chunk->rows, *skip), room = table->capacity - table->used;
-            n = n < room ? n : room;
-            eng_format_unpack(format, (const char *)view.data + (size_t)*skip * format->row_bytes, n, &batch);
-            eng_hash_batch(&batch, n, 0);
-            eng_hash_add(table, &batch, n);
-            *skip += (uint32_t)n;
-        }
-        if (*skip < chunk->rows) {
-            eng_store_unmap(chunk->buffer, &view);
+    uint32_t room = capacity;
+    unsigned lane = 0, before;
+    joiner->table.capacity = capacity;
+    int result = eng_worker_run(worker, 0, begin_table, joiner, error);
+    while (result == 0 && room > 0 && (chunk = first_chunk(bin)) != NULL) {
+        struct eng_visit *visit = &joiner->visits[lane];
+        uint32_t left = chunk->rows - *skip;
+        before = (lane + 1) % worker->lanes;
+        result = end_visit(joiner, lane, error);
+        if (result == 0)
+            result = begin_visit(joiner, lane, side, bin, chunk, left <= room, error);
+        if (result == 0)
+            result = eng_worker_wait(worker, before, error);
+        if (result != 0)
             break;
-        }
-        eng_store_drop(chunk->buffer, &view);
-        free(eng_bin_take(bin));
-        *skip = 0;
+        visit->first = *skip;
+        visit->rows = left <= room ? left : room;
+        *skip = left <= room ? 0 : *skip + room;
+        room -= visit->rows;
+        result = eng_worker_run(worker, lane, add_rows, visit, error);
+        lane = before;
     }
-    return 0;
+    result = end_visits(joiner, result, error);
+    if (result == 0)
+        result = eng_worker_run(worker, 0, finish_table, joiner, error);
+    return result == 0 ? eng_worker_wait(worker, 0, error) : -1;
 }
 
 static int join_blocks(struct eng_joiner *joiner, struct eng_bin *const sides[ENG_SIDES], enum eng_side build,
@@ -87,55 +162,56 @@ static int join_blocks(struct eng_joiner *joiner, struct eng_bin *const sides[EN
 {
     enum eng_side probe = build == ENG_PARTSUPP ? ENG_LINEITEM : ENG_PARTSUPP;
     uint64_t left = rows_of(sides[build]);
-    uint32_t capacity = eng_hash_capacity(joiner->plan->work_bytes), skip = 0;
-    struct eng_sums sums = {0, 0, 0, 0};
+    uint32_t most = eng_hash_capacity(joiner->plan->work_bytes), skip = 0;
+    for (unsigned lane = 0; lane < ENG_LANES; lane++)
+        joiner->visits[lane].sums = (struct eng_sums){0, 0, 0, 0};
     while (left > 0 && !eng_crew_stopped(joiner->crew)) {
-        struct eng_hashtable table;
-        eng_hash_begin(&table, joiner->memory, left < capacity ? (uint32_t)left : capacity);
-        if (build_block(joiner, &table, &joiner->formats[build], sides[build], &skip, error) != 0)
+        uint32_t capacity = left < most ? (uint32_t)left : most;
+        if (build_block(joiner, build, sides[build], capacity, &skip, error) != 0)
             return -1;
-        eng_hash_finish(&table);
-        left -= table.used;
-        if (probe_bin(joiner, &table, &joiner->formats[probe], sides[probe], left == 0, &sums, error) != 0)
+        left -= capacity;
+        if (probe_bin(joiner, probe, sides[probe], left == 0, error) != 0)
             return -1;
     }
-    joiner->totals.rows += sums.rows;
-    joiner->totals.products += sums.products;
-    joiner->totals.addend[build] += sums.build_addend;
-    joiner->totals.addend[probe] += sums.probe_addend;
+    for (unsigned lane = 0; lane < ENG_LANES; lane++) {
+        const struct eng_sums *sums = &joiner->visits[lane].sums;
+        joiner->totals.rows += sums->rows;
+        joiner->totals.products += sums->products;
+        joiner->totals.addend[build] += sums->build_addend;
+        joiner->totals.addend[probe] += sums->probe_addend;
+    }
     return 0;
 }
 
-/* Moves all rows of a bin into parts, by the hash of this depth. */
+/* Moves all rows of a bin into parts, by the hash of this depth; with two lanes, a chunk is brought while the one before
+ * it is scattered. */
 static int scatter_bin(struct eng_joiner *joiner, enum eng_side side, struct eng_bin *bin, struct eng_bin *parts,
                        uint32_t fanout, uint32_t chunk_bytes, unsigned depth, struct eng_error *error)
 {
-    const struct eng_format *format = &joiner->formats[side];
-    struct eng_scatter scatter;
-    struct eng_batch batch;
+    struct eng_scatter *scatter = joiner->scatter;
     struct eng_chunk *chunk;
-    int result = eng_scatter_init(&scatter, joiner->store, format, eng_table_name[side], parts, fanout, joiner->memory,
-                                  chunk_bytes, error);
-    while (result == 0 && !eng_crew_stopped(joiner->crew) &&
-           (chunk = atomic_load_explicit(&bin->first, memory_order_acquire)) != NULL) {
-        spw_view view;
-        result = eng_store_map(joiner->store, chunk->buffer, &view, error);
-        if (result != 0)
-            break;
-        for (uint32_t done = 0; done < chunk->rows && result == 0; done += ENG_BATCH) {
-            const char *rows = (const char *)view.data + (size_t)done * format->row_bytes;
-            size_t n = batch_size(chunk->rows, done);
-            eng_format_unpack_keys(format, rows, n, &batch);
-            eng_hash_batch(&batch, n, depth);
-            result = eng_scatter_rows(&scatter, rows, &batch, n, error);
-        }
-        eng_store_drop(chunk->buffer, &view);
-        free(eng_bin_take(bin));
+    unsigned lane = 0;
+    int result = 0;
+    eng_scatter_begin(scatter, joiner->worker, &joiner->formats[side], eng_table_name[side], parts, fanout,
+                      chunk_bytes);
+    for (; result == 0 && !eng_crew_stopped(joiner->crew) && (chunk = first_chunk(bin)) != NULL;
+         lane = (lane + 1) % joiner->worker->lanes) {
+        uint32_t rows = chunk->rows;
+        if (joiner->worker->lanes == 1)
+            result = eng_scatter_complete(scatter, error);
+        if (result == 0)
+            result = end_visit(joiner, lane, error);
+        if (result == 0)
+            result = begin_visit(joiner, lane, side, bin, chunk, 1, error);
+        if (result == 0)
+            result = eng_scatter_complete(scatter, error);
+        if (result == 0)
+            result = eng_scatter_packed(scatter, lane, &joiner->visits[lane].view, rows, depth, error);
     }
     if (result == 0)
-        result = eng_scatter_flush(&scatter, error);
-    eng_scatter_finish(&scatter);
-    return result;
+        result = eng_scatter_complete(scatter, error);
+    result = end_visits(joiner, result, error);
+    return result == 0 ? eng_scatter_flush(scatter, error) : -1;
 }
 
 static int join_level(struct eng_joiner *joiner, struct eng_bin *const sides[ENG_SIDES], unsigned depth, int dominated,

@@ -23,13 +23,24 @@ struct eng_totals_of_join {
     eng_u128 rows, products, addend[ENG_SIDES];
 };
 
+/* Lasts until its worker is finished, since launched functions may run on it until then. */
 struct eng_joiner {
-    const struct eng_store *store;
+    struct eng_worker *worker;
     const struct eng_plan *plan;
     const struct eng_format *formats; /* of the sides */
     struct eng_crew *crew;
-    char *memory;                     /* plan->work_bytes, mapped for writing */
+    struct eng_scatter *scatter;      /* for pairs that are too large */
     struct eng_totals_of_join totals;
+    struct eng_hashtable table;       /* in the worker's memory; each function finds out where that is */
+    struct eng_visit {
+        struct eng_joiner *joiner;
+        const struct eng_format *format;
+        spw_buffer *buffer;           /* of the chunk that is mapped; NULL: none */
+        spw_view view;
+        int last;                     /* the buffer is given back with the view */
+        uint32_t first, rows;         /* of the chunk: what is worked on */
+        struct eng_sums sums;
+    } visits[ENG_LANES];              /* what each lane works on */
 };
 
 /* Joins sides[ENG_PARTSUPP] with sides[ENG_LINEITEM] and empties both. On failure they keep what was not consumed. */

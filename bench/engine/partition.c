@@ -1,4 +1,4 @@
-/* Bins, chunks and the scatter. Neighbours: format.c (rows), store.c (chunks become buffers), pair.c and join.c. */
+/* Bins, chunks and the scatter. Neighbours: rows.c (passes), worker.c (runs them, and makes chunks), pair.c and join.c. */
 #include "partition.h"
 
 #include <stdlib.h>
@@ -31,83 +31,97 @@ void eng_bin_discard(struct eng_bin *bin)
     }
 }
 
-int eng_scatter_init(struct eng_scatter *scatter, const struct eng_store *store, const struct eng_format *format,
-                     const char *tag, struct eng_bin *bins, uint32_t fanout, char *memory, size_t chunk_bytes,
-                     struct eng_error *error)
+void eng_scatter_begin(struct eng_scatter *scatter, struct eng_worker *worker, const struct eng_format *format,
+                       const char *tag, struct eng_bin *bins, uint32_t fanout, size_t chunk_bytes)
 {
-    scatter->store = store;
+    scatter->worker = worker;
     scatter->format = format;
     scatter->tag = tag;
     scatter->bins = bins;
-    scatter->fanout = fanout;
-    scatter->areas = memory;
-    scatter->chunk_rows = (uint32_t)(chunk_bytes / format->row_bytes);
-    scatter->fill = calloc(fanout, sizeof *scatter->fill);
-    return scatter->fill != NULL ? 0 : eng_fail(error, ENG_FAILED, "out of memory for %u partitions", fanout);
+    scatter->lane = 0;
+    scatter->full = ENG_NO_AREA;
+    scatter->areas.fanout = fanout;
+    scatter->areas.area_rows = (uint32_t)(chunk_bytes / format->row_bytes);
+    memset(scatter->areas.fill, 0, fanout * sizeof scatter->areas.fill[0]);
 }
 
-void eng_scatter_finish(struct eng_scatter *scatter)
+/* Runs where the rows are. */
+static void run_pass(void *arg)
 {
-    free(scatter->fill);
-    scatter->fill = NULL;
+    struct eng_scatter *scatter = arg;
+    struct eng_pass *pass = &scatter->pass;
+    struct eng_areas *areas = &scatter->areas;
+    const struct eng_worker *worker = scatter->worker;
+    const struct eng_format *format = scatter->format;
+    areas->memory = eng_worker_at(worker, worker->view.data,
+                                  (size_t)areas->fanout * areas->area_rows * format->row_bytes);
+    if (scatter->packed != NULL) {
+        pass->packed = eng_worker_at(worker, scatter->packed, (size_t)pass->rows * format->row_bytes);
+    } else {
+        for (unsigned c = 0; c < ENG_COLUMNS; c++)
+            pass->columns[c] = eng_worker_at(worker, scatter->columns[c], (size_t)pass->rows * format->width[c]);
+    }
+    scatter->full = eng_pass_run(pass, areas);
 }
 
-static char *area_of(const struct eng_scatter *scatter, uint32_t partition)
+int eng_scatter_columns(struct eng_scatter *scatter, unsigned lane, const spw_view views[ENG_COLUMNS], uint32_t rows,
+                        struct eng_error *error)
 {
-    return scatter->areas + (size_t)partition * scatter->chunk_rows * scatter->format->row_bytes;
+    eng_pass_begin(&scatter->pass, scatter->format, 0, rows);
+    scatter->lane = lane;
+    scatter->packed = NULL;
+    for (unsigned c = 0; c < ENG_COLUMNS; c++)
+        scatter->columns[c] = views[c].data;
+    return eng_worker_run(scatter->worker, lane, run_pass, scatter, error);
+}
+
+int eng_scatter_packed(struct eng_scatter *scatter, unsigned lane, const spw_view *view, uint32_t rows, unsigned depth,
+                       struct eng_error *error)
+{
+    eng_pass_begin(&scatter->pass, scatter->format, depth, rows);
+    scatter->lane = lane;
+    scatter->packed = view->data;
+    return eng_worker_run(scatter->worker, lane, run_pass, scatter, error);
 }
 
 static int flush_area(struct eng_scatter *scatter, uint32_t partition, struct eng_error *error)
 {
+    const struct eng_areas *areas = &scatter->areas;
+    struct eng_worker *worker = scatter->worker;
+    size_t row_bytes = scatter->format->row_bytes;
+    const char *area = (const char *)worker->view.data + (size_t)partition * areas->area_rows * row_bytes;
     struct eng_chunk *chunk = malloc(sizeof *chunk);
     if (chunk == NULL)
         return eng_fail(error, ENG_FAILED, "out of memory for a chunk of %s", scatter->tag);
-    chunk->rows = scatter->fill[partition];
-    if (eng_store_keep(scatter->store, scatter->tag, area_of(scatter, partition),
-                       (size_t)chunk->rows * scatter->format->row_bytes, &chunk->buffer, error) != 0) {
+    chunk->rows = areas->fill[partition];
+    if (eng_worker_keep(worker, scatter->lane, scatter->tag, area, chunk->rows * row_bytes, &chunk->buffer, error) !=
+        0) {
         free(chunk);
         return -1;
     }
     bin_add(&scatter->bins[partition], chunk);
-    scatter->fill[partition] = 0;
+    scatter->areas.fill[partition] = 0;
     return 0;
 }
 
-/* With row_bytes a constant at each call, the copy is a few moves. */
-static inline __attribute__((always_inline)) int scatter_rows(struct eng_scatter *scatter, const char *rows,
-                                                              const struct eng_batch *batch, size_t n, size_t row_bytes,
-                                                              struct eng_error *error)
+int eng_scatter_complete(struct eng_scatter *scatter, struct eng_error *error)
 {
-    uint32_t *fill = scatter->fill;
-    char *areas = scatter->areas;
-    size_t area_bytes = (size_t)scatter->chunk_rows * row_bytes;
-    for (size_t i = 0; i < n; i++) {
-        /* The upper half chooses the partition; the hash table takes its buckets from the lower one. */
-        uint32_t p = (uint32_t)(((batch->hash[i] >> 32) * scatter->fanout) >> 32);
-        memcpy(areas + p * area_bytes + fill[p] * row_bytes, rows + i * row_bytes, row_bytes);
-        if (++fill[p] == scatter->chunk_rows && flush_area(scatter, p, error) != 0)
+    for (;;) {
+        if (eng_worker_wait(scatter->worker, scatter->lane, error) != 0)
             return -1;
-    }
-    return 0;
-}
-
-int eng_scatter_rows(struct eng_scatter *scatter, const char *rows, const struct eng_batch *batch, size_t n,
-                     struct eng_error *error)
-{
-    switch (scatter->format->row_bytes) {
-    case 16: return scatter_rows(scatter, rows, batch, n, 16, error);
-    case 20: return scatter_rows(scatter, rows, batch, n, 20, error);
-    case 24: return scatter_rows(scatter, rows, batch, n, 24, error);
-    case 28: return scatter_rows(scatter, rows, batch, n, 28, error);
-    default: return scatter_rows(scatter, rows, batch, n, 32, error);
+        if (scatter->full == ENG_NO_AREA)
+            return 0;
+        if (flush_area(scatter, scatter->full, error) != 0 ||
+            eng_worker_run(scatter->worker, scatter->lane, run_pass, scatter, error) != 0)
+            return -1;
     }
 }
 
 int eng_scatter_flush(struct eng_scatter *scatter, struct eng_error *error)
 {
-    for (uint32_t p = 0; p < scatter->fanout; p++) {
-        if (scatter->fill[p] > 0 && flush_area(scatter, p, error) != 0)
+    for (uint32_t p = 0; p < scatter->areas.fanout; p++) {
+        if (scatter->areas.fill[p] > 0 && flush_area(scatter, p, error) != 0)
             return -1;
     }
-    return 0;
+    return eng_worker_wait(scatter->worker, scatter->lane, error);
 }

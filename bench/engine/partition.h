@@ -1,7 +1,7 @@
 /* Partitions: rows packed row by row into chunks, each chunk a sealed buffer in whichever tier had room.
  *
- * A row is its four values in native width, keys first. A scatter divides working memory into one area for each
- * partition; a full area becomes a chunk of its bin. Several scatters (of several threads) may feed the same bins.
+ * A scatter divides a worker's memory into one area for each partition; a full area becomes a chunk of its bin. Several
+ * scatters (of several threads) may feed the same bins.
  *
  * Threads: bins are lock-free for adding; everything else belongs to one thread at a time.
  */
@@ -11,25 +11,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "hash.h"
-#include "source.h"
-#include "store.h"
-
-struct eng_format {
-    unsigned width[ENG_COLUMNS];
-    unsigned offset[ENG_COLUMNS];
-    unsigned row_bytes;
-};
-
-void eng_format_init(struct eng_format *format, const struct eng_source *source);
-
-/* Packs n rows (at most ENG_BATCH) from columns, beginning at row first of them. */
-void eng_format_pack(const struct eng_format *format, const void *const columns[ENG_COLUMNS], size_t first, size_t n,
-                     char *rows);
-
-/* Unpacks n rows (at most ENG_BATCH): the keys only, or everything. Hashes are not touched. */
-void eng_format_unpack_keys(const struct eng_format *format, const char *rows, size_t n, struct eng_batch *batch);
-void eng_format_unpack(const struct eng_format *format, const char *rows, size_t n, struct eng_batch *batch);
+#include "rows.h"
+#include "worker.h"
 
 struct eng_chunk {
     spw_buffer *buffer;
@@ -49,27 +32,35 @@ void eng_bin_discard(struct eng_bin *bin);
 /* Takes a bin's first chunk off; NULL when it is empty. The caller then owns the buffer and frees the chunk. */
 struct eng_chunk *eng_bin_take(struct eng_bin *bin);
 
+/* Lasts until its worker is finished, since a launched function may run on it until then. */
 struct eng_scatter {
-    const struct eng_store *store;
+    struct eng_worker *worker;
     const struct eng_format *format;
     const char *tag;
-    struct eng_bin *bins; /* fanout of them */
-    uint32_t fanout;
-    char *areas;          /* fanout areas of chunk_rows rows */
-    uint32_t chunk_rows;
-    uint32_t *fill;       /* rows in each area */
+    struct eng_bin *bins;   /* as many as there are areas */
+    unsigned lane;          /* of the pass */
+    struct eng_areas areas; /* memory is set whenever the pass runs, as are the pass's rows */
+    struct eng_pass pass;
+    const void *columns[ENG_COLUMNS]; /* as mapped; not used when packed is not NULL */
+    const void *packed;
+    uint32_t full;          /* what the pass's last run returned */
 };
 
-int eng_scatter_init(struct eng_scatter *scatter, const struct eng_store *store, const struct eng_format *format,
-                     const char *tag, struct eng_bin *bins, uint32_t fanout, char *memory, size_t chunk_bytes,
-                     struct eng_error *error);
+/* Begins a scatter into fanout bins of rows of one format, with empty areas of chunk_bytes in the worker's memory. */
+void eng_scatter_begin(struct eng_scatter *scatter, struct eng_worker *worker, const struct eng_format *format,
+                       const char *tag, struct eng_bin *bins, uint32_t fanout, size_t chunk_bytes);
 
-/* Adds n packed rows (at most ENG_BATCH) by the hashes of batch. Blocks when a chunk is full and memory is short. */
-int eng_scatter_rows(struct eng_scatter *scatter, const char *rows, const struct eng_batch *batch, size_t n,
-                     struct eng_error *error);
+/* Starts to scatter rows that are mapped for the lane, as columns by the hash of depth 0, or packed by that of any. */
+int eng_scatter_columns(struct eng_scatter *scatter, unsigned lane, const spw_view views[ENG_COLUMNS], uint32_t rows,
+                        struct eng_error *error);
+int eng_scatter_packed(struct eng_scatter *scatter, unsigned lane, const spw_view *view, uint32_t rows, unsigned depth,
+                       struct eng_error *error);
+
+/* Ends what was started, if anything: all of its rows are in areas or chunks then. Blocks when a chunk is full and
+ * memory is short. */
+int eng_scatter_complete(struct eng_scatter *scatter, struct eng_error *error);
 
 /* Turns what is left in the areas into chunks. */
 int eng_scatter_flush(struct eng_scatter *scatter, struct eng_error *error);
-void eng_scatter_finish(struct eng_scatter *scatter);
 
 #endif

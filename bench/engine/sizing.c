@@ -1,11 +1,11 @@
-/* The plan of a join. Neighbours: join.c (asks for it), hash.c (how many rows fit into how many bytes). */
+/* The plan of a join. Neighbours: join.c (asks for it), hash.c (how many rows fit into how many bytes), rows.h. */
 #include "sizing.h"
 
 #include <inttypes.h>
 #include <sched.h>
 #include <string.h>
 
-#include "hash.h"
+#include "rows.h"
 
 #define KIB UINT64_C(1024)
 #define MIB (KIB * KIB)
@@ -16,7 +16,6 @@
 #define WORK_MIN       (16 * CHUNK_MIN)
 #define TABLE_MAX      (16 * MIB)  /* what a partition's hash table is aimed at, memory permitting */
 #define FANOUT_MIN     8u          /* a chunk is at most an eighth of the working memory */
-#define FANOUT_MAX     1024u
 #define GROUP_ROWS_MIN 1024u
 #define META_DEFAULT   (64 * MIB)
 #define META_BUFFER    512u        /* metadata of a buffer, generously */
@@ -57,31 +56,43 @@ static uint64_t smallest_tier(const spw_spec *spec)
     return smallest;
 }
 
-/* The largest pool of the work place, since working memory is contiguous, less staging where that is paid there. */
-static uint64_t usable_bytes(const struct eng_plan *plan, const spw_spec *spec, uint64_t *limit)
+/* The largest pool of a tier, since working memory is contiguous, less staging where that is paid there. */
+static uint64_t usable_bytes(const struct eng_plan *plan, const spw_spec *spec, spw_tier tier, uint64_t *limit)
 {
-    spw_tier tier = SPW_PLACE_TIER(plan->work);
     const spw_spec_pool *largest = &spec->pools[tier][0];
     for (uint32_t i = 1; i < spec->n_pools[tier]; i++) {
         if (spec->pools[tier][i].size_bytes > largest->size_bytes)
             largest = &spec->pools[tier][i];
     }
-    int pays = tier == SPW_TIER_PINNED_HOST || spec->n_pools[SPW_TIER_PINNED_HOST] == 0;
+    int pays = tier == SPW_TIER_PINNED_HOST || (tier == SPW_TIER_HOST && spec->n_pools[SPW_TIER_PINNED_HOST] == 0);
     uint64_t staging = pays ? plan->staging_bytes : 0;
     *limit = largest->limit_bytes == 0 ? UINT64_MAX : largest->limit_bytes;
     return largest->size_bytes > staging ? largest->size_bytes - staging : 0;
 }
 
-static int choose_work(struct eng_plan *plan, const spw_spec *spec, struct eng_error *error)
+static int device_suffices(const struct eng_plan *plan, const spw_spec *spec, unsigned threads)
+{
+    uint64_t limit;
+    if (spec->n_pools[SPW_TIER_DEVICE] == 0)
+        return 0;
+    return usable_bytes(plan, spec, SPW_TIER_DEVICE, &limit) / (threads != 0 ? threads : cpu_count()) >= ENG_WORK_MIN &&
+           limit >= WORK_MIN;
+}
+
+static int choose_work(struct eng_plan *plan, const spw_spec *spec, enum eng_work work, unsigned threads,
+                       struct eng_error *error)
 {
     if (spec->n_pools[SPW_TIER_HOST] > 0)
         plan->work = SPW_HOST;
     else if (spec->n_pools[SPW_TIER_PINNED_HOST] > 0)
         plan->work = SPW_PINNED_HOST;
     else
-        return eng_fail(error, ENG_USAGE, "%s: this engine works in host memory, so it wants --host-limit or "
-                        "--pinned-limit beside a device", smallest_tier(spec) == UINT64_MAX ? "no memory at all"
-                                                                                            : "only a device tier");
+        return eng_fail(error, ENG_USAGE, "%s: this engine wants host memory, --host-limit or --pinned-limit, beside a "
+                        "device", smallest_tier(spec) == UINT64_MAX ? "no memory at all" : "only a device tier");
+    if (work == ENG_WORK_DEVICE && spec->n_pools[SPW_TIER_DEVICE] == 0)
+        return eng_fail(error, ENG_USAGE, "--work device: there is no device tier without --device-limit");
+    if (work == ENG_WORK_DEVICE || (work == ENG_WORK_AUTO && device_suffices(plan, spec, threads)))
+        plan->work = SPW_DEVICE;
     for (int tier = SPW_TIER_DEVICE; tier <= SPW_TIER_HOST; tier++) {
         uint64_t bytes = eng_tier_bytes(spec, (spw_tier)tier);
         if (bytes > 0 && bytes < ENG_TIER_MIN)
@@ -97,11 +108,17 @@ static int choose_threads(struct eng_plan *plan, uint64_t usable, unsigned threa
     plan->threads = threads != 0 ? threads : (unsigned)max_u64(1, min_u64(cpu_count(), possible));
     if (possible >= plan->threads)
         return 0;
-    const char *name = spw_tier_name(SPW_PLACE_TIER(plan->work));
+    const char *name = spw_tier_name(SPW_PLACE_TIER(plan->work)), *some = plan->threads == 1 ? "" : "s";
+    const char *wants = plan->threads == 1 ? "s" : "";
+    if (plan->work == SPW_DEVICE)
+        return eng_fail(error, ENG_USAGE, "the budget is too small: %u thread%s want%s %" PRIu64 " bytes of %s (%" PRIu64
+                        " each), and there are %" PRIu64 "; the smallest is a device with 1536K for each thread beside "
+                        "1M of host", plan->threads, some, wants, plan->threads * ENG_WORK_MIN, name, ENG_WORK_MIN,
+                        usable);
     return eng_fail(error, ENG_USAGE, "the budget is too small: %u thread%s want%s %" PRIu64 " bytes of %s beside "
                     "staging (%" PRIu64 " each), and there are %" PRIu64 "; the smallest is %s alone with 2M for each "
-                    "thread (staging, a quarter, included)", plan->threads, plan->threads == 1 ? "" : "s",
-                    plan->threads == 1 ? "s" : "", plan->threads * ENG_WORK_MIN, name, ENG_WORK_MIN, usable, name);
+                    "thread (staging, a quarter, included)", plan->threads, some, wants,
+                    plan->threads * ENG_WORK_MIN, name, ENG_WORK_MIN, usable, name);
 }
 
 void eng_plan_scatter(const struct eng_plan *plan, uint64_t build_rows, uint32_t least, uint32_t *fanout,
@@ -109,7 +126,7 @@ void eng_plan_scatter(const struct eng_plan *plan, uint64_t build_rows, uint32_t
 {
     /* A fifth more than the mean, since partitions differ in size. */
     uint64_t wanted = eng_hash_bytes(build_rows + build_rows / 5) / min_u64(plan->work_bytes, TABLE_MAX) + 1;
-    uint64_t most = min_u64(max_u64(plan->work_bytes / CHUNK_MIN, 2), FANOUT_MAX);
+    uint64_t most = min_u64(max_u64(plan->work_bytes / CHUNK_MIN, 2), ENG_FANOUT_MAX);
     uint64_t n = min_u64(max_u64(wanted, least), most);
     uint64_t chunk = min_u64(plan->work_bytes / n, CHUNK_MAX);
     *fanout = (uint32_t)n;
@@ -147,17 +164,17 @@ static uint64_t work_wanted(const struct eng_source *build)
     return max_u64(min_u64(eng_hash_bytes(rows + rows / 5), WORK_MAX), WORK_MIN);
 }
 
-int eng_plan_make(struct eng_plan *plan, const spw_spec *spec, unsigned threads,
+int eng_plan_make(struct eng_plan *plan, const spw_spec *spec, enum eng_work work, unsigned threads,
                   const struct eng_source sources[ENG_SIDES], struct eng_error *error)
 {
     uint64_t limit, row_bytes = 0;
     memset(plan, 0, sizeof *plan);
-    if (choose_work(plan, spec, error) != 0)
-        return -1;
     uint64_t smallest = smallest_tier(spec);
     uint64_t piece = spec->piece_bytes != 0 ? spec->piece_bytes : min_u64(16 * MIB, smallest / 8);
     plan->staging_bytes = spec->staging_bytes != 0 ? spec->staging_bytes : min_u64(64 * MIB, smallest / 4);
-    uint64_t usable = usable_bytes(plan, spec, &limit);
+    if (choose_work(plan, spec, work, threads, error) != 0)
+        return -1;
+    uint64_t usable = usable_bytes(plan, spec, SPW_PLACE_TIER(plan->work), &limit);
     if (choose_threads(plan, usable, threads, error) != 0)
         return -1;
     uint64_t share = usable / 2 / plan->threads;
@@ -169,10 +186,12 @@ int eng_plan_make(struct eng_plan *plan, const spw_spec *spec, unsigned threads,
                      &plan->chunk_bytes);
     plan->chunk_bytes = (uint32_t)min_u64(plan->chunk_bytes, max_u64(piece, CHUNK_MIN));
 
-    /* A group is mapped as a whole, one buffer a column; none of them above a chunk's best size. */
+    /* A group is mapped as a whole, one buffer a column, and two of them on the device; none of the buffers above a
+     * chunk's best size. */
     for (unsigned side = 0; side < ENG_SIDES; side++)
         row_bytes = max_u64(row_bytes, eng_source_row_bytes(&sources[side]));
-    uint64_t rows = min_u64(share / 4 / row_bytes, min_u64(CHUNK_MAX, max_u64(piece, CHUNK_MIN)) / 8);
+    uint64_t groups = plan->work == SPW_DEVICE ? 2 : 1;
+    uint64_t rows = min_u64(share / 4 / groups / row_bytes, min_u64(CHUNK_MAX, max_u64(piece, CHUNK_MIN)) / 8);
     plan->group_rows = (uint32_t)max_u64(min_u64(rows, limit / 8) / GROUP_ROWS_MIN * GROUP_ROWS_MIN, GROUP_ROWS_MIN);
     return fit_metadata(plan, spec, sources, error);
 }

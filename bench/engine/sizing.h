@@ -6,6 +6,8 @@
  *     half of (the work place's largest pool - staging) = threads * share
  *     share = 5/8 work memory (the scatter's areas, then the hash table) + 1/4 a row group + 1/8 chunks on their way
  *
+ * On the device two row groups share the quarter: one is brought while the other is worked on.
+ *
  * Threads: pure functions.
  */
 #ifndef ENGINE_SIZING_H
@@ -21,9 +23,13 @@
 #define ENG_WORK_MIN (UINT64_C(1536) << 10)
 #define ENG_TIER_MIN (UINT64_C(1) << 20)
 
+/* Where rows are worked on. AUTO: on the device where its budget has ENG_WORK_MIN for each thread, or for each CPU when
+ * the number of threads is not given; else on the host. */
+enum eng_work { ENG_WORK_AUTO, ENG_WORK_HOST, ENG_WORK_DEVICE };
+
 struct eng_plan {
     unsigned threads;
-    spw_place work;
+    spw_place work;         /* device, or host, or pinned_host where there is no host tier */
     uint64_t staging_bytes; /* what the library sets aside, by its documented default or the spec */
     uint64_t work_bytes;    /* working memory of a thread */
     uint32_t group_rows;
@@ -35,7 +41,7 @@ struct eng_plan {
 uint64_t eng_tier_bytes(const spw_spec *spec, spw_tier tier);
 
 /* Plans the join of the two sources. threads 0: as many as there are CPUs, fewer when the budgets are small. */
-int eng_plan_make(struct eng_plan *plan, const spw_spec *spec, unsigned threads,
+int eng_plan_make(struct eng_plan *plan, const spw_spec *spec, enum eng_work work, unsigned threads,
                   const struct eng_source sources[ENG_SIDES], struct eng_error *error);
 
 /* Partitions and bytes of each partition's chunk for a scatter whose build side has build_rows, in a thread's working
