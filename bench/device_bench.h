@@ -20,6 +20,7 @@ enum { REPEATS_MAX = 64, RELOADS = 3 };
 struct options {
     bool cuda, json, quick;
     const char *json_file; /* NULL: none */
+    double at_least; /* of the driver's own rate; 0: whatever it is */
     unsigned device;
     size_t bytes; /* moved in one direction at a time */
     unsigned warm_up, repeats, pairs;

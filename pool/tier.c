@@ -46,6 +46,8 @@ static int grow_locked(struct spw__tier *tier, struct spw__pool *pool, uint64_t 
         pool->growing = rc == SPW_OK && part < end;
         spw__cond_broadcast(&pool->grown_cond);
     }
+    if (tier->tier == SPW_TIER_DEVICE) /* others may have its memory for long, which is not to be waited for */
+        pool->reach = rc == SPW_OK ? pool->size : pool->grown;
     if (rc == SPW_OK && pool->step < GROW_LAST_BYTES)
         pool->step *= 2;
     (void)spw__error_restore(&kept);
@@ -60,7 +62,7 @@ static bool can_grow_locked(const struct spw__pool *pool, uint64_t charge, uint6
 
 static uint64_t free_locked(const struct spw__pool *pool)
 {
-    return spw__range_total_free(pool->range) + pool->size - pool->grown;
+    return spw__range_total_free(pool->range) + pool->reach - pool->grown;
 }
 
 /* Orders route by limit, keeping the written order among equals: insertion, since there are at most 128 pools. */
@@ -121,6 +123,7 @@ int spw__tier_init(struct spw__tier *tier, const struct spw__tier_config *config
         pool->size = config->pools[i].size_bytes / tier->granularity * tier->granularity;
         spw__cond_init(&pool->grown_cond);
         pool->grown = spw__tier_grows(tier) ? 0 : pool->size;
+        pool->reach = pool->size;
         pool->step = GROW_FIRST_BYTES;
         rc = spw__range_create(pool->grown, tier->granularity, config->address_ordered, tier->meta, &pool->range);
         if (rc == SPW_OK && !config->address_ordered)
@@ -426,7 +429,7 @@ uint64_t spw__tier_largest_free_from(struct spw__tier *tier, uint32_t route)
         struct spw__pool *pool = &tier->pools[tier->route[route]];
         spw__mutex_lock(&pool->lock);
         const uint64_t hole = spw__range_largest_free(pool->range);
-        const uint64_t tail = pool->size - spw__range_tail(pool->range);
+        const uint64_t tail = pool->reach - spw__range_tail(pool->range);
         spw__mutex_unlock(&pool->lock);
         largest = hole > largest ? hole : largest;
         largest = tail > largest ? tail : largest;

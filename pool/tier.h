@@ -53,6 +53,8 @@ struct spw__pool {
     struct spw__small *small; /* NULL: every block is an allocation of the range */
     struct spw__spare *spare; /* NULL: no block is kept when it is freed */
     uint64_t grown;           /* guarded by lock: size of the range */
+    uint64_t reach;           /* guarded by lock: what counts as free ends here: at its size, or where the device had no
+                                 more memory for it; the next request tries again */
     uint64_t step;            /* guarded by lock: next growth */
     uint64_t unit;            /* constant: it grows to multiples of this, or to its size */
     bool growing;             /* guarded by lock: one thread at a time; also while it is trimmed */

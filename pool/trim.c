@@ -88,6 +88,7 @@ static uint64_t shorten_locked(struct spw__pool *pool, uint64_t max_bytes)
     if (end < pool->grown) {
         spw__range_shrink(pool->range, end);
         pool->grown = end;
+        pool->reach = pool->size;
         pool->growing = pool->trimming = true;
     }
     return end;

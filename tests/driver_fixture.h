@@ -1,10 +1,12 @@
 /* The driver under the tests of the device tier: the simulated one that is built in, or with SPILLWAY_TEST_DRIVER=cuda
- * the libcuda.so.1 that is found, here its stand-alone form (tests/libcuda/), which must give the same results. */
+ * the libcuda.so.1 that is found, here its stand-alone form (tests/libcuda/), which must give the same results. With
+ * SPILLWAY_TEST_DRIVER=gpu it may be a real one (tests/gpu/check.sh): nobody looks behind its addresses. */
 #ifndef SPW_TESTS_DRIVER_FIXTURE_H
 #define SPW_TESTS_DRIVER_FIXTURE_H
 
 #include <check.h>
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,10 +14,15 @@
 
 #include <spillway/spec.h>
 
-static inline spw_driver_kind driver_kind(void)
+static inline bool driver_is(const char *wanted)
 {
     const char *name = getenv("SPILLWAY_TEST_DRIVER");
-    return name && strcmp(name, "cuda") == 0 ? SPW_DRIVER_CUDA : SPW_DRIVER_SIM;
+    return name && strcmp(name, wanted) == 0;
+}
+
+static inline spw_driver_kind driver_kind(void)
+{
+    return driver_is("cuda") || driver_is("gpu") ? SPW_DRIVER_CUDA : SPW_DRIVER_SIM;
 }
 
 /* Where the byte behind a device address lies, NULL if no live allocation holds it. */

@@ -198,10 +198,22 @@ static inline void write_content(spw_buffer *buffer, unsigned seed)
     free(data);
 }
 
-/* Where the CPU finds the bytes of a view: on the simulated device behind its addresses. */
+/* The bytes of a view, where the CPU finds them: on a simulated device behind its addresses, on a real one in a copy that
+ * is good until the next. */
 static inline const void *bytes_of(const spw_view *view)
 {
-    return view->place == SPW_DEVICE ? driver_bytes((uint64_t)(uintptr_t)view->data) : view->data;
+    static void *copy;
+    const uint64_t address = (uint64_t)(uintptr_t)view->data;
+    if (view->place != SPW_DEVICE)
+        return view->data;
+    if (!driver_is("gpu"))
+        return driver_bytes(address);
+    free(copy);
+    copy = malloc(view->size);
+    ck_assert_ptr_nonnull(copy);
+    ck_assert_int_eq(spw__device_copy_from(manager->device, NULL, copy, address, view->size), SPW_OK);
+    ck_assert_int_eq(spw__device_synchronize(manager->device, NULL), SPW_OK);
+    return copy;
 }
 
 /* Maps the buffer at place and checks every byte. */

@@ -11,6 +11,7 @@
 #include "pool/base/error.h"
 #include "pool/base/fault.h"
 #include "pool/tier.h"
+#include "tests/driver_fixture.h"
 
 #define KIB UINT64_C(1024)
 #define MIB (1024 * KIB)
@@ -45,7 +46,7 @@ static inline void setup_device(void)
 {
     setup();
     const struct spw__device_config config = {
-        .kind = SPW_DRIVER_SIM, .capacity_bytes = 16 * MIB, .log = &no_log, .meta = &meta};
+        .kind = driver_kind(), .capacity_bytes = 16 * MIB, .log = &no_log, .meta = &meta};
     ck_assert_int_eq(spw__device_open(&config, &device), SPW_OK);
 }
 
