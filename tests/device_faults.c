@@ -52,7 +52,7 @@ static struct {
     bool quiet; /* no fault: nothing may fail */
     uint64_t state;
     struct held held[BUFFERS];
-    spw__stream stream;
+    spw_stream *stream;
     unsigned errors;
     unsigned content;
 } run;
@@ -188,6 +188,20 @@ static void read_on_stream(const struct held *held)
         MUST_IN_RUN(has_content(scratch, size, held->content));
 }
 
+/* By the CPU in host memory, once a stream has done what brings it there. */
+static void look_after_stream(const struct held *held)
+{
+    spw_view view;
+    spw_map_options options;
+    spw_map_options_init(&options);
+    options.stream = run.stream;
+    if (!worked(spw_map(held->buffer, SPW_HOST, SPW_MAP_READ, &options, &view)))
+        return;
+    if (worked(spw__device_settle(manager->device, run.stream)))
+        MUST_IN_RUN(has_content(view.data, view.size, held->content));
+    (void)worked(spw_unmap(held->buffer, &view, below(2) ? run.stream : NULL));
+}
+
 static void look_by_ticket(const struct held *held)
 {
     spw_ticket *ticket = NULL;
@@ -256,8 +270,10 @@ static void step(void)
         make(held);
     else if (what < 40)
         look_at(held, random_place(), below(4) ? 0 : SPW_MAP_HERE);
-    else if (what < 60)
+    else if (what < 50)
         read_on_stream(held);
+    else if (what < 60)
+        look_after_stream(held);
     else if (what < 70)
         look_by_ticket(held);
     else if (what < 80)
@@ -279,7 +295,7 @@ static unsigned count_entries(const char *path)
 
 static void work(void)
 {
-    const bool has_stream = worked(spw__device_stream_create(manager->device, &run.stream));
+    const bool has_stream = worked(spw_stream_create(manager, &run.stream));
     for (unsigned i = 0; i < BUFFERS; i++)
         make(&run.held[i]);
     for (unsigned i = 0; i < STEPS; i++)
@@ -288,7 +304,7 @@ static void work(void)
         if (run.held[i].buffer)
             look_at(&run.held[i], SPW_HOST, 0);
     if (has_stream)
-        (void)worked(spw__device_stream_destroy(manager->device, run.stream));
+        (void)worked(spw_stream_destroy(manager, run.stream));
 }
 
 /* Everything that still can be is right, and everything goes. */

@@ -195,10 +195,13 @@ int spw__arrival_check_locked(const struct spw__payload *payload)
                        spw__loss_of(payload->manager, SPW_TIER_DEVICE);
     if (!fails && (payload->n_pieces == 0 || payload->pieces[0].state != SPW__PIECE_STRANDED))
         return SPW_OK;
-    return spw__fail(SPW_EDEVICE, "the device failed while it copied this buffer to %s, where it is mapped; once it is "
-                                  "unmapped it lies in %s as before",
-                     spw_tier_name((spw_tier)payload->pieces[0].mem.tier),
-                     spw_tier_name((spw_tier)payload->pieces[0].from.tier));
+    const spw_error_info info = {.place = SPW_DEVICE, .requested_bytes = payload->size};
+    return spw__fail_info(&info, SPW_EDEVICE,
+                          "the device was lost while it copied this buffer to %s, where it is mapped: %s; once it is "
+                          "unmapped it lies in %s as before",
+                          spw_tier_name((spw_tier)payload->pieces[0].mem.tier),
+                          spw__device_loss(payload->manager->device),
+                          spw_tier_name((spw_tier)payload->pieces[0].from.tier));
 }
 
 int spw__arrival_look_locked(const struct spw__payload *payload)
