@@ -415,7 +415,7 @@ static struct scene single;
 
 static void play_entry(enum spw__driver_entry entry)
 {
-    static const long sample[] = {1, 3, 10, 30};
+    static const long sample[] = {1, 4, 20};
     unsigned reached[PHASES] = {0};
     for (enum phase phase = 0; phase < PHASES; phase++) {
         unsigned now = 1;
