@@ -76,7 +76,7 @@ table=$(cat "$log")
 [ "$status" -eq 0 ] || failed=1
 
 for name in $suite; do
-    checked "test_$name" 60 env SPILLWAY_TEST_DRIVER=gpu "$build/tests/test_$name"
+    checked "test_$name" 90 env SPILLWAY_TEST_DRIVER=gpu "$build/tests/test_$name"
 done
 if command -v compute-sanitizer >/dev/null 2>&1; then
     checked 'bench_device under compute-sanitizer' 60 \
