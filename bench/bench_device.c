@@ -2,7 +2,7 @@
  * take, beside the driver's own calls in the same run. On the simulated device (--driver sim) there is nothing to
  * compare with, and the figures say nothing of a GPU. Neighbours: device_bench.h and its parts.
  *
- * Ends with 77 where there is no GPU, and with 3 where a real one's rates are less of the driver's own than asked for. */
+ * Ends with 77 where there is no GPU, and with 3 where a real one's rates are less of the driver's than asked for. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ struct figure figure_from(double *ns, unsigned n)
 static int usage(void)
 {
     (void)fprintf(stderr, "usage: bench_device [--driver cuda|sim] [--device N] [--json] [--json-file PATH] [--quick]\n"
-                          "                    [--at-least RATIO]   (of the driver's rate, each way: else ends with 3)\n");
+                          "                    [--at-least RATIO]   (of the driver's rate, else ends with 3)\n");
     return 2;
 }
 

@@ -1,4 +1,5 @@
-/* Copies and allocations by CUDA's driver without Spillway: what it is measured against, in the same process and context.
+/* Copies and allocations by CUDA's driver without Spillway: what it is measured against, in the same process and
+ * context.
  *
  * The driver is loaded here as the library does it, so that the program also starts where there is none.
  */

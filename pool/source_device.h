@@ -1,7 +1,7 @@
 /* What the device's driver brings: memory on the device, and registration of host memory.
  *
- * A pool on the device is one plain allocation, or (grow=vmm) addresses for its whole size, behind which memory is mapped
- * from the beginning on:
+ * A pool on the device is one plain allocation, or (grow=vmm) addresses for its whole size, behind which memory is
+ * mapped from the beginning on:
  *
  *     [0, mapped) has memory --reach: needed up to end--> mapped = end, rounded up to chunks
  *                            --cut: given back from end on--> mapped = end, rounded up

@@ -91,8 +91,8 @@ struct spw__device_copy {
 /* As many as one call of the driver takes. */
 #define SPW__COPIES_MAX 32u
 
-/* Enqueues several copies on stream, a created one, by one call where the driver has it; they are not ordered among each
- * other. When one is refused, *done says how many before it are enqueued, and none after it is. */
+/* Enqueues several copies on stream, a created one, by one call where the driver has it; they are not ordered among
+ * each other. When one is refused, *done says how many before it are enqueued, and none after it is. */
 int spw__device_copy_batch(struct spw__device *device, spw__stream stream, const struct spw__device_copy *copies,
                            unsigned n, unsigned *done);
 
