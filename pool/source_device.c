@@ -1,5 +1,4 @@
-/* The device's memory for pools. Neighbours: tier_memory.c, which asks for it; device/device_map.c speaks to the driver.
- */
+/* The device's memory for pools. Neighbours: tier_memory.c asks for it, device/device_map.c speaks to the driver. */
 #include "pool/source_device.h"
 
 #include "pool/base/error.h"

@@ -198,8 +198,8 @@ static inline void write_content(spw_buffer *buffer, unsigned seed)
     free(data);
 }
 
-/* The bytes of a view, where the CPU finds them: on a simulated device behind its addresses, on a real one in a copy that
- * is good until the next. */
+/* The bytes of a view, where the CPU finds them: on a simulated device behind its addresses, on a real one in a copy
+ * that is good until the next. */
 static inline const void *bytes_of(const spw_view *view)
 {
     static void *copy;

@@ -65,8 +65,8 @@ static inline void teardown(void)
 static inline int init(spw_tier which, const spw_spec_pool *pools, uint32_t n_pools)
 {
     const struct spw__tier_config config = {.tier = which, .pools = pools, .n_pools = n_pools, .address_ordered = true,
-                                            .device = device, .maps = maps, .log = log_to, .meta = &meta, .waits = &waits, .counters = &counters,
-                                            .first_counter = 10};
+                                            .device = device, .maps = maps, .log = log_to, .meta = &meta,
+                                            .waits = &waits, .counters = &counters, .first_counter = 10};
     return spw__tier_init(&tier, &config);
 }
 

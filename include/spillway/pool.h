@@ -99,10 +99,10 @@ SPW_API size_t spw_pool_usable_size(spw_manager *manager, const void *ptr);
 /* Gives the physical memory of free host pools back to the system, in whole huge pages, until keep_bytes of the
  * place's free memory still have theirs; *trimmed (may be NULL) says how many bytes went. Budgets and addresses stay:
  * memory comes back, zeroed, with the first use of each page, for the price of a page fault. On the device (grow=vmm
- * only) what lies behind a pool's last allocation goes back to the driver, in whole chunks, and comes back when the pool
- * grows. Nothing to give, and SPW_OK, with grow=plain, and for pinned_host memory that is registered with the device. Do
- * not trim a place whose regions a transport has registered: it would go on using the pages that went. Allocations that
- * find no room meanwhile wait for the end.
+ * only) what lies behind a pool's last allocation goes back to the driver, in whole chunks, and comes back when the
+ * pool grows. Nothing to give, and SPW_OK, with grow=plain, and for pinned_host memory that is registered with the
+ * device. Do not trim a place whose regions a transport has registered: it would go on using the pages that went.
+ * Allocations that find no room meanwhile wait for the end.
  * Blocks on the system. SPW_EINVAL for a place that does not exist, SPW_EFORK. Any thread. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_pool_trim(spw_manager *manager, spw_place place, uint64_t keep_bytes, uint64_t *trimmed);
 

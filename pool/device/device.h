@@ -6,7 +6,8 @@
  * SPW_EDEVICE with the driver's name of it: the device is lost.
  *
  * Threads: any; each call makes the device's context current first. No call blocks for longer than it takes to enqueue,
- * but for open, close, alloc, free and synchronize.
+ * but for those that bring memory or give it back, register it, or wait for streams, as open, close and stream_destroy
+ * do.
  */
 #ifndef SPW_DEVICE_DEVICE_H
 #define SPW_DEVICE_DEVICE_H
@@ -91,8 +92,8 @@ struct spw__device_copy {
 /* As many as one call of the driver takes. */
 #define SPW__COPIES_MAX 32u
 
-/* Enqueues several copies on stream, a created one, by one call where the driver has it; they are not ordered among each
- * other. When one is refused, *done says how many before it are enqueued, and none after it is. */
+/* Enqueues several copies on stream, a created one, by one call where the driver has it; they are not ordered among
+ * each other. When one is refused, *done says how many before it are enqueued, and none after it is. */
 int spw__device_copy_batch(struct spw__device *device, spw__stream stream, const struct spw__device_copy *copies,
                            unsigned n, unsigned *done);
 
