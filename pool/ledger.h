@@ -145,12 +145,4 @@ static inline bool spw__group_is_below(const struct spw__group *node, const stru
     return node == group;
 }
 
-/* The child of above on the way from node to it; NULL: node is above itself, or does not lie below it. */
-static inline struct spw__group *spw__group_child_towards(struct spw__group *node, const struct spw__group *above)
-{
-    while (node && node->parent != above)
-        node = node->parent;
-    return node;
-}
-
 #endif

@@ -42,8 +42,7 @@ uint64_t spw__device_memory_cut(struct spw__device_memory *memory, uint64_t end)
 
 /* Makes [base, base + bytes), which is populated, known to the driver, so that its copy engines reach it: the driver's
  * own allocation call would touch the pages too, with one thread. One registration, since a copy may not cross from one
- * into another. Blocks. False when the driver refuses: copies are slower, and that is said
- * in the log. */
+ * into another. Blocks. False when the driver refuses: copies are slower, and that is said in the log. */
 bool spw__pinned_register(struct spw__device *device, void *base, uint64_t bytes, const struct spw__log *log);
 
 #endif

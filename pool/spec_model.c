@@ -1,5 +1,5 @@
 /* Models of the simulated device: model=NAME/SCALE, or the figures one by one. docs/spec.md has the grammar,
- * docs/simulated-device.md says where the presets' figures come from.
+ * and where the presets' figures come from.
  */
 #include "pool/spec_model.h"
 

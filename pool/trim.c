@@ -4,7 +4,7 @@
  * Host memory comes back by itself when it is touched, so that it may go anywhere in a pool. Device memory does not: a
  * pool gives back what lies behind its last allocation, and becomes one that has not grown so far yet.
  *
- * Host memory that is given back is taken out of the range first, as if it were allocated, so that the system is called
+ * What is given back is taken out of the range first, host memory as if it were allocated, so that the system is called
  * without the lock; the pool counts as growing meanwhile: whoever finds no hole waits for the end and looks again.
  */
 #include "pool/source_host.h"

@@ -12,7 +12,7 @@
 #include "spill/copy.h"
 #include "spill/integrity.h"
 
-/* Copies of up to so many bytes go together: a call costs about as much as the copy. Of larger ones each is to be
+/* Up to these sizes copies go together: where a call takes about as long as its copy. Of larger ones each is to be
  * known as done as soon as it is. */
 #define BATCH_BYTES_MAX (UINT32_C(256) << 10)
 enum { BATCH_MAX = SPW__COPIES_MAX };

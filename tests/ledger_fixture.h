@@ -1,6 +1,6 @@
 /* A root with two groups below it, and what they have committed in host. */
-#ifndef TESTS_LEDGER_FIXTURE_H
-#define TESTS_LEDGER_FIXTURE_H
+#ifndef SPW_TESTS_LEDGER_FIXTURE_H
+#define SPW_TESTS_LEDGER_FIXTURE_H
 
 #include <check.h>
 

@@ -1,6 +1,6 @@
 /* What the tests of the simulated device share: a device of a seed or a model, streams, bytes. */
-#ifndef SIM_FIXTURE_H
-#define SIM_FIXTURE_H
+#ifndef SPW_TESTS_SIM_FIXTURE_H
+#define SPW_TESTS_SIM_FIXTURE_H
 
 #include <check.h>
 #include <stdlib.h>

@@ -36,8 +36,10 @@ START_TEST(a_forced_destroy_ends_streams)
     open_manager(DEVICE_SPEC);
     (void)must_stream();
     (void)must_stream();
+    const long before = spw__sim_left_behind();
     spw_manager_destroy_force(manager);
     manager = NULL;
+    ck_assert_int_eq(spw__sim_left_behind(), before);
 }
 END_TEST
 

@@ -291,7 +291,8 @@ bool spw__waitset_summon_locked(struct spw__waitset *set, unsigned channel, bool
     while ((!found || found->helping) &&
            (node = spw__wait_queue_next(&set->trees[channel], node ? &node->order : NULL, &filter))) {
         struct spw__waiter *waiter = node->owner;
-        if (waiter->helps && !waiter->completed && (!found || !waiter->helping)) /* who helps already comes again, if need be */
+        /* Who helps already comes again, if need be. */
+        if (waiter->helps && !waiter->completed && (!found || !waiter->helping))
             found = waiter;
     }
     if (!found)

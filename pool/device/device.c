@@ -1,7 +1,7 @@
 /* One device through the driver table: results become SPW_ codes, events are pooled, the context is made current.
  *
- * The only place that knows which driver it is: open and close. A call leaves the application's current context as it
- * found it: engines keep contexts of their own, and the primary context is usually theirs already (one cheap look).
+ * Which driver it is only open, close and launch know. A call leaves the application's current context as it found it:
+ * engines keep contexts of their own, and the primary context is usually theirs already (one cheap look).
  */
 #include "pool/device/device.h"
 

@@ -6,7 +6,8 @@
  * SPW_EDEVICE with the driver's name of it: the device is lost.
  *
  * Threads: any; each call makes the device's context current first. No call blocks for longer than it takes to enqueue,
- * but for open, close, alloc, free and synchronize.
+ * but for those that bring memory or give it back, register it, or wait for streams, as open, close and stream_destroy
+ * do.
  */
 #ifndef SPW_DEVICE_DEVICE_H
 #define SPW_DEVICE_DEVICE_H

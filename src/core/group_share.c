@@ -109,14 +109,20 @@ void spw__group_drop_minima(spw_manager *manager, struct spw__group *node)
         }
 }
 
+/* A share but for its minimum. */
+static void set_limits(struct spw__group *node, spw_tier tier, const spw_group_share *share)
+{
+    atomic_store(&node->gates[tier].budget, share->max_bytes);
+    atomic_store(&node->weight[tier], share->weight);
+}
+
 int spw__group_give_shares(spw_group *group, const spw_group_options *options)
 {
     struct spw__group *node = &group->node;
     int rc = SPW_OK;
     for (spw_tier tier = SPW_TIER_DEVICE; rc == SPW_OK && tier < SPW_TIER_META; tier++) {
         const spw_group_share *share = &options->shares[tier];
-        atomic_store(&node->gates[tier].budget, share->max_bytes);
-        atomic_store(&node->weight[tier], share->weight);
+        set_limits(node, tier, share);
         rc = share->min_bytes ? check_min(group->manager, "spw_group_create", node, tier, share->min_bytes, 0) : SPW_OK;
     }
     for (spw_tier tier = SPW_TIER_DEVICE; rc == SPW_OK && tier < SPW_TIER_META; tier++)
@@ -148,13 +154,6 @@ static int check_set(spw_group *group, spw_place place, const spw_group_share *s
     if (rc == SPW_OK && share->min_bytes > old)
         rc = check_min(group->manager, call, &group->node, tier, share->min_bytes, old);
     return rc;
-}
-
-/* The rest of a share, whose minimum is set. */
-static void set_limits(struct spw__group *node, spw_tier tier, const spw_group_share *share)
-{
-    atomic_store(&node->gates[tier].budget, share->max_bytes);
-    atomic_store(&node->weight[tier], share->weight);
 }
 
 int spw_group_set(spw_group *group, spw_place place, const spw_group_share *share)
@@ -202,9 +201,10 @@ static void begin(spw_ticket *ticket, spw_tier tier)
         atomic_store(&node->awaited_min[tier], min);
         (void)spw__ticket_begin_request(ticket);
     } else {
-        spw__ticket_end(ticket, tier == SPW_TIER_DISK              ? take_disk_min(ticket->manager, node, min)
-                                : spw__ledger_set_min(node, tier, min) ? SPW_OK
-                                                                       : fail_min(node, tier, min));
+        const int rc = tier == SPW_TIER_DISK                  ? take_disk_min(ticket->manager, node, min)
+                       : spw__ledger_set_min(node, tier, min) ? SPW_OK
+                                                              : fail_min(node, tier, min);
+        spw__ticket_end(ticket, rc);
     }
 }
 

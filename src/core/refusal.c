@@ -12,7 +12,7 @@
 #include "src/core/reserve.h"
 
 #define GIVE_BACK                                                                                                      \
-    "every task waits: give back what you can (seal, unmap, mark spillable, release), call spw_task_wait_turn, and "      \
+    "every task waits: give back what you can (seal, unmap, mark spillable, release), call spw_task_wait_turn, and "   \
     "try again to get %s"
 #define TAKE_LESS "every task waits and has given back what it can: try again with a part of %s"
 

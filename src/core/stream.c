@@ -114,6 +114,7 @@ int spw_stream_destroy(spw_manager *manager, spw_stream *stream)
 int spw__stream_end_create(struct spw_manager *manager, void *stream, struct spw__stream_end **out)
 {
     struct spw__stream_end *end = spw__meta_alloc(&manager->meta, sizeof *end);
+    *out = NULL;
     if (!end)
         return spw__fail(SPW_ENOMETA, "no metadata memory to wait for a stream; raise meta=");
     const int rc = spw__use_create(manager, stream, &end->use);
@@ -162,15 +163,17 @@ int spw__stream_end_result(const struct spw__stream_end *end, int rc)
     return end->status == SPW_OK ? SPW_OK : spw__error_restore(&end->error);
 }
 
-/* SPW_EAGAIN: there is something to wait for, by *end. */
+/* SPW_EAGAIN: there is something to wait for, by *end; else that is NULL. */
 static int look(spw_manager *manager, void *stream, struct spw__stream_end **end)
 {
     int rc = spw__stream_end_create(manager, stream, end);
     if (rc != SPW_OK)
         return rc;
     rc = spw__device_event_query(manager->device, (*end)->use->event);
-    if (rc != SPW_EAGAIN)
+    if (rc != SPW_EAGAIN) {
         spw__stream_end_unref(*end);
+        *end = NULL;
+    }
     return rc;
 }
 
@@ -200,11 +203,8 @@ int spw_stream_wait(spw_manager *manager, spw_stream *stream, const spw_wait_opt
         return rc;
     spw__waitset_enter(&manager->waits);
     rc = look(manager, stream, &end);
-    if (rc == SPW_EAGAIN && wait->timeout_ms == 0) {
-        rc = spw__stream_end_result(end, SPW_ETIMEDOUT);
-        spw__stream_end_unref(end);
-    } else if (rc == SPW_EAGAIN) {
-        rc = wait_for(manager, end, wait);
+    if (end) {
+        rc = wait->timeout_ms == 0 ? spw__stream_end_result(end, SPW_ETIMEDOUT) : wait_for(manager, end, wait);
         spw__stream_end_unref(end);
     }
     spw__waitset_leave(&manager->waits);
@@ -233,7 +233,7 @@ int spw_stream_wait_start(spw_manager *manager, spw_stream *stream, const spw_wa
     if (rc != SPW_OK)
         return rc;
     rc = look(manager, stream, &end);
-    if (rc == SPW_EAGAIN) {
+    if (end) {
         (void)atomic_fetch_add(&end->refs, 1); /* the ticket's step may be over before it is watched */
         ticket->stream_end = end;
         spw__ticket_await_object(ticket, end);

@@ -1,11 +1,11 @@
-/* The simulated driver as a stand-alone libcuda.so.1, so that finding the library, choosing versions and missing symbols
- * are tested too. The same code as behind driver=sim, in a copy of its own: it shares nothing with the program.
+/* The simulated driver as a stand-alone libcuda.so.1, so that finding the library, choosing versions and missing
+ * symbols are tested too. The same code as behind driver=sim, in a copy of its own: it shares nothing with the program.
  *
- * For tests only; never installed. What is exported is cut by a map (full.map, old.map, bare.map, lacks.map); the rest is set by
- * the environment:
+ * For tests only; never installed. What is exported is cut by a map (full.map, old.map, bare.map, lacks.map); the rest
+ * is set by the environment:
  *
- *     SPILLWAY_LIBCUDA          the device, as a configuration string ("device=16G; driver=sim" if unset): the memory of
- *                               its model, else of its pools; its model; its seed
+ *     SPILLWAY_LIBCUDA          the device, as a configuration string ("device=16G; driver=sim" if unset): the memory
+ *                               of its model, else of its pools; its model; its seed
  *     SPILLWAY_LIBCUDA_VERSION  what cuDriverGetVersion says; 13000 if unset
  *     SPILLWAY_LIBCUDA_NULL     if set, cuGetProcAddress and _v2 report success and find nothing
  *     SPILLWAY_LIBCUDA_LACKS    an entry point that neither finds
