@@ -1,4 +1,4 @@
-/* Streams through the API: their life, and waits for what they were given. */
+/* Streams through the API: their life, waits for what they were given, and spills that meet their views. */
 #include "stream_fixture.h"
 
 static const char *const specs[] = {DEVICE_SPEC, DEVICE_SPEC "; threads=0"};
@@ -323,6 +323,46 @@ START_TEST(a_device_that_breaks_meanwhile_ends_waits)
 }
 END_TEST
 
+/* Where the spill goes: to disk, or to host memory. */
+static const struct {
+    const char *spec;
+    spw_tier to;
+} spills[] = {{"device=1M; host=1M; piece=128K; staging=64K; driver=sim; threads=0; disk=%s:16M", SPW_TIER_HOST},
+              {"device=1M; piece=128K; staging=64K; driver=sim; threads=0; disk=%s:16M", SPW_TIER_DISK}};
+
+/* The view is closed before the spill is over: what its stream was given is not. */
+START_TEST(a_spill_leaves_the_memory_to_a_stream_whose_view_met_it)
+{
+    spw_ticket *ticket = NULL;
+    spw_buffer *next = NULL;
+    open_manager(spills[_i].spec);
+    spw_buffer *buffer = must_make(SPW_DEVICE, 128 * KIB, 7), *rest = must_alloc(SPW_DEVICE, 896 * KIB);
+    struct gate before = open_gate(), reader = open_gate();
+    use_until_let_go(buffer, &before); /* so that the spill is in flight, but cannot end */
+    ck_assert_int_eq(spw_alloc_start(manager, SPW_DEVICE, 128 * KIB, NULL, &ticket), SPW_OK);
+    ck_assert_int_ge(spw_progress(manager, 0), 0);
+    use_until_let_go(buffer, &reader);
+    let_go(&before);
+    for (unsigned i = 0; i < 200000 && edge_now(SPW_TIER_DEVICE, spills[_i].to)->copies == 0; i++)
+        ck_assert_int_ge(spw_progress(manager, 1000), 0);
+    ck_assert_uint_eq(stats.edges[SPW_TIER_DEVICE][spills[_i].to].copies, 1);
+    for (unsigned i = 0; i < 10; i++) /* long enough for memory that is free to be handed out */
+        ck_assert_int_ge(spw_progress(manager, 0), 0);
+    ck_assert_uint_eq(committed(SPW_TIER_DEVICE), MIB);
+    ck_assert_int_eq(spw_ticket_poll(ticket), SPW_EAGAIN);
+    let_go(&reader);
+    ck_assert_int_eq(spw_ticket_wait(ticket, NULL), SPW_OK);
+    ck_assert_int_eq(spw_ticket_take_buffer(ticket, &next), SPW_OK);
+    ck_assert_int_eq(spw_ticket_destroy(ticket), SPW_OK);
+    must_release(next);
+    check_at(buffer, SPW_DEVICE, 7);
+    must_release(buffer);
+    must_release(rest);
+    close_gate(&before);
+    close_gate(&reader);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("stream");
@@ -342,5 +382,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_device_that_breaks_meanwhile_ends_waits, 0, 2);
     tcase_add_loop_test(tcase, launched_functions_run_in_stream_order_and_reach_device_memory, 0, 2);
     tcase_add_loop_test(tcase, a_broken_device_ends_waits_with_its_error, 0, 2);
+    tcase = new_case("spill", suite);
+    tcase_add_loop_test(tcase, a_spill_leaves_the_memory_to_a_stream_whose_view_met_it, 0, 2);
     return run_suite(suite);
 }

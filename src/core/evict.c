@@ -77,7 +77,10 @@ static void settle_locked(struct spw__piece *piece, struct spw__move *move, int 
 {
     struct spw_manager *manager = piece->payload->manager;
     const bool to_disk = move->to.tier == SPW_TIER_DISK;
-    const bool stays = status != SPW_OK || spw__piece_pinned(piece); /* failed, or a map came in between */
+    /* A map came in between, and what its stream was given is not over: the move came after earlier uses only. */
+    struct spw__use *last_use = piece->payload->last_use;
+    const bool used = last_use != move->use && spw__use_holds(manager, last_use);
+    const bool stays = status != SPW_OK || spw__piece_pinned(piece) || used;
     *to_free = (struct spw__block){.bytes = 0};
     if (to_disk && status == SPW_OK && move->bytes) {
         piece->disk = move->to.extent;
