@@ -1,8 +1,10 @@
 #!/bin/sh
 # bench_join from end to end: right answers at every budget down to the smallest, on tables that are hard to join, and
-# one clear line with the right exit status when something is wrong. Usage: flow_join.sh BENCH_JOIN
+# one clear line with the right exit status when something is wrong. LIBCUDA is a driver that runs no functions of the
+# host. Usage: flow_join.sh BENCH_JOIN LIBCUDA
 set -u
 join=$1
+libcuda=$2
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d "${TMPDIR:-/tmp}/flow_join.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -10,6 +12,7 @@ spill=$work/spill
 mkdir "$spill"
 failures=0
 runs=0
+at= # where right expects the rows to be worked on; empty: anywhere
 
 fail() {
     echo "FAILED: $*" >&2
@@ -36,7 +39,7 @@ right() {
         --disk "$spill" --json --verify >"$work/out" 2>"$work/err"; then
         fail "$* with $device $pinned $host: $(cat "$work/err")"
     elif ! python3 "$here/join_tables.py" check "$wanted" "$(bytes "$device") $(bytes "$pinned") $(bytes "$host")" \
-        <"$work/out" 2>"$work/err"; then
+        $at <"$work/out" 2>"$work/err"; then
         fail "$* with $device $pinned $host: $(tail -1 "$work/err")"
     fi
     [ -z "$(ls -A "$spill")" ] || fail "$*: $(ls -A "$spill") left in the spill folder"
@@ -70,6 +73,23 @@ done
 right "$wanted" "0 0 16M" --scale-factor 0.05 --threads 5
 right "$wanted" "0 0 2M" --scale-factor 0.05
 
+# The same on the device: the smallest budgets first, with schedules of several seeds, and a device that takes its time.
+at=device
+for budget in "1536K 1M 0" "1536K 0 1M" "2M 2M 2M"; do
+    right "$wanted" "$budget" --scale-factor 0.05 --threads 1 --work device
+    right "$wanted" "$budget" --scale-factor 0.05 --threads 1 --spec "driver=sim:11"
+done
+for budget in "3M 1M 0" "3M 0 1M" "4M 1M 1M" "64M 1M 4M"; do
+    for spec in "driver=sim" "driver=sim:1" "driver=sim:2" "driver=sim; model=h2d:512M,d2h:256M,duplex:512M,latency:20us"; do
+        right "$wanted" "$budget" --scale-factor 0.05 --threads 2 --spec "$spec"
+    done
+done
+right "$wanted" "16M 1M 4M" --scale-factor 0.05 --threads 5 --io threads
+at=host
+right "$wanted" "64M 1M 4M" --scale-factor 0.05 --threads 2 --work host
+right "$wanted" "3071K 1M 4M" --scale-factor 0.05 --threads 2
+at=
+
 # What is written is what was made.
 "$join" --scale-factor 0.05 --host-limit 64M --write "$work/kept" >/dev/null 2>"$work/err" || fail "$(cat "$work/err")"
 right "$wanted" "0 0 4M" --lineitem "$work/kept/lineitem" --partsupp "$work/kept/partsupp" --threads 2
@@ -85,6 +105,11 @@ for kind in mixed wide hot same swapped disjoint empty empty_lineitem one; do
     done
     right "$wanted" "0 0 4M" --lineitem "$work/$kind/lineitem" --partsupp "$work/$kind/partsupp" --threads 2 \
         --io threads
+    at=device
+    right "$wanted" "1536K 0 1M" --lineitem "$work/$kind/lineitem" --partsupp "$work/$kind/partsupp" --threads 1
+    right "$wanted" "3M 1M 1M" --lineitem "$work/$kind/lineitem" --partsupp "$work/$kind/partsupp" --threads 2 \
+        --spec "driver=sim:3"
+    at=
 done
 
 # Spill folders of any name; one that is missing is created for the run.
@@ -122,6 +147,7 @@ for signal in "130 INT" "143 TERM" "129 HUP"; do
     stopped $signal "$work/new" --scale-factor 20 --host-limit 64M --disk "$work/new"
 done
 stopped 143 TERM "$work/new" --scale-factor 20 --host-limit 64M --disk "$spill" --write "$work/new"
+stopped 143 TERM "$work/new" --scale-factor 20 --device-limit 64M --host-limit 64M --driver sim --disk "$work/new"
 
 # Errors.
 l=$work/mixed/lineitem p=$work/mixed/partsupp
@@ -137,6 +163,12 @@ wrong 2 "named twice" --scale-factor 0.05 --host-limit 4M --disk "$spill" --disk
 wrong 2 "too small" --scale-factor 0.01 --host-limit 2M --threads 2 --disk "$spill"
 wrong 2 "too small" --scale-factor 0.01 --host-limit 1M --disk "$spill"
 wrong 2 "smallest workable" --scale-factor 0.01 --host-limit 1000K --disk "$spill"
+wrong 2 "1536K for each thread" --scale-factor 0.01 --device-limit 1535K --host-limit 64M --driver sim --work device \
+    --threads 1
+wrong 2 "1536K for each thread" --scale-factor 0.01 --device-limit 3071K --host-limit 64M --driver sim --work device \
+    --threads 2
+wrong 2 "without --device-limit" --scale-factor 0.01 --host-limit 64M --work device
+wrong 2 "--work gpu" --scale-factor 0.01 --host-limit 64M --work gpu
 wrong 2 "only a device tier" --scale-factor 0.01 --device-limit 64M --driver sim --disk "$spill"
 if [ ! -e /dev/nvidiactl ]; then
     for driver in auto cuda; do
@@ -146,6 +178,7 @@ if [ ! -e /dev/nvidiactl ]; then
     wrong 2 "no GPU can be used" --scale-factor 0.01 --host-limit 64M --driver cuda
 fi
 wrong 1 "--disk DIR" --scale-factor 0.1 --host-limit 4M
+wrong 1 "--disk DIR" --scale-factor 0.1 --device-limit 4M --host-limit 4M --driver sim
 wrong 1 "'$work/err' is not a folder" --lineitem "$work/err" --partsupp "$p" --host-limit 64M
 wrong 1 "'$work/no/where' is missing" --scale-factor 0.01 --host-limit 64M --write "$work/no/where/tables"
 wrong 1 "$work/nowhere" --lineitem "$work/nowhere" --partsupp "$p" --host-limit 64M
@@ -168,6 +201,24 @@ if [ "$(id -u)" -ne 0 ]; then
     chmod 700 "$spill"
 fi
 "$join" --help | grep -q "smallest budget" || fail "--help does not name the smallest budget"
+
+# A device that cannot run the engine's functions is a tier only, which is said; and a mistake where it was asked for.
+# cuda STATUS ARGUMENTS...
+cuda() {
+    status=$1
+    shift
+    runs=$((runs + 1))
+    sh "$here/libcuda/run.sh" "$libcuda" "$join" --driver cuda --scale-factor 0.05 --device-limit 64M "$@" --json \
+        --verify >"$work/out" 2>"$work/err"
+    got=$?
+    [ $got -eq "$status" ] || fail "$* on CUDA: exit status $got instead of $status: $(cat "$work/err")"
+    [ "$(wc -l <"$work/err")" -eq 1 ] || fail "$* on CUDA: not one line: $(cat "$work/err")"
+}
+cuda 0 --host-limit 64M
+grep -q "worked on in host memory" "$work/err" || fail "on CUDA: $(cat "$work/err")"
+python3 "$here/join_tables.py" check "" "67108864 0 67108864" host <"$work/out" 2>"$work/err" || fail "$(cat "$work/err")"
+cuda 2 --host-limit 64M --work device
+grep -q -e "--driver sim" "$work/err" || fail "on CUDA: $(cat "$work/err")"
 
 # full ARGUMENTS...: what cannot be printed is an error, in one line.
 full() {

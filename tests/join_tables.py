@@ -1,8 +1,10 @@
 """Tables for the flow tests of bench_join, and an answer that owes nothing to it.
 
     join_tables.py make KIND DIR        writes DIR/lineitem and DIR/partsupp, prints the four numbers as JSON
-    join_tables.py check WANTED LIMITS  reads bench_join --json --verify from standard input; WANTED is what make printed, or ""
-                                        when only the form is to be checked; LIMITS is "device pinned host" in bytes
+    join_tables.py check WANTED LIMITS [WORK]
+                                        reads bench_join --json --verify from standard input; WANTED is what make printed, or ""
+                                        when only the form is to be checked; LIMITS is "device pinned host" in bytes;
+                                        WORK is where rows are to have been worked on
 """
 import json
 import os
@@ -91,7 +93,7 @@ def make(kind, folder):
     print(json.dumps(answer(lineitem, partsupp)))
 
 
-def check(wanted, limits):
+def check(wanted, limits, work=None):
     text = sys.stdin.read()
     result = json.loads(text)
     assert text.count("\n") == 1 and list(result) == KEYS, list(result)
@@ -104,6 +106,7 @@ def check(wanted, limits):
     if wanted:
         got = {key: result[key] for key in ANSWER}
         assert got == json.loads(wanted), "wanted %s, got %s" % (wanted, json.dumps(got))
+    assert result["work"] == (work or result["work"]), "wanted %s, got %s" % (work, result["work"])
     budgets = [int(limit) for limit in limits.split()]
     for tier, budget in zip(TIERS, budgets):
         assert result["peak_bytes"][tier] <= budget, "%s: peak %d, budget %d" % (
@@ -114,4 +117,4 @@ def check(wanted, limits):
 if sys.argv[1] == "make":
     make(sys.argv[2], sys.argv[3])
 else:
-    check(sys.argv[2], sys.argv[3])
+    check(*sys.argv[2:])

@@ -171,6 +171,22 @@ static int take_work(struct join *join, struct eng_error *error)
     return 0;
 }
 
+/* Work on the device begins with the groups that lie there: brought in later, they would first have had to leave for
+ * others. Groups are taken from the end. */
+static void order_groups(struct join *join)
+{
+    for (unsigned side = 0; side < ENG_SIDES && join->plan->work == SPW_DEVICE; side++) {
+        struct eng_group *groups = join->tables[side].groups;
+        for (uint32_t i = 0, elsewhere = 0; i < join->tables[side].n_groups; i++) {
+            if (spw_buffer_place(groups[i].columns[ENG_KEY1]) == SPW_DEVICE)
+                continue;
+            struct eng_group group = groups[i];
+            groups[i] = groups[elsewhere];
+            groups[elsewhere++] = group;
+        }
+    }
+}
+
 static int run_phases(struct join *join, struct eng_times *times, struct eng_error *error)
 {
     const struct eng_source *partsupp = join->tables[ENG_PARTSUPP].source;
@@ -183,6 +199,7 @@ static int run_phases(struct join *join, struct eng_times *times, struct eng_err
         return -1;
     double loaded = eng_now();
     times->load_s = loaded - start;
+    order_groups(join);
     atomic_store(&join->next, 0);
     if (eng_crew_run(&join->crew, "partition", rows, partition_job, join, error) != 0)
         return -1;

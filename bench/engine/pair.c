@@ -183,8 +183,8 @@ static int join_blocks(struct eng_joiner *joiner, struct eng_bin *const sides[EN
     return 0;
 }
 
-/* Moves all rows of a bin into parts, by the hash of this depth; with two lanes, a chunk is brought while the one before
- * it is scattered. */
+/* Moves all rows of a bin into parts, by the hash of this depth; with two lanes, a chunk is brought while the one
+ * before it is scattered. */
 static int scatter_bin(struct eng_joiner *joiner, enum eng_side side, struct eng_bin *bin, struct eng_bin *parts,
                        uint32_t fanout, uint32_t chunk_bytes, unsigned depth, struct eng_error *error)
 {

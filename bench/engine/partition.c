@@ -1,4 +1,5 @@
-/* Bins, chunks and the scatter. Neighbours: rows.c (passes), worker.c (runs them, and makes chunks), pair.c and join.c. */
+/* Bins, chunks and the scatter. Neighbours: rows.c (passes), worker.c (runs them, and makes chunks); pair.c and join.c
+ * above. */
 #include "partition.h"
 
 #include <stdlib.h>

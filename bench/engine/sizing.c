@@ -111,10 +111,10 @@ static int choose_threads(struct eng_plan *plan, uint64_t usable, unsigned threa
     const char *name = spw_tier_name(SPW_PLACE_TIER(plan->work)), *some = plan->threads == 1 ? "" : "s";
     const char *wants = plan->threads == 1 ? "s" : "";
     if (plan->work == SPW_DEVICE)
-        return eng_fail(error, ENG_USAGE, "the budget is too small: %u thread%s want%s %" PRIu64 " bytes of %s (%" PRIu64
-                        " each), and there are %" PRIu64 "; the smallest is a device with 1536K for each thread beside "
-                        "1M of host", plan->threads, some, wants, plan->threads * ENG_WORK_MIN, name, ENG_WORK_MIN,
-                        usable);
+        return eng_fail(error, ENG_USAGE, "the budget is too small: %u thread%s want%s %" PRIu64 " bytes of device, "
+                        "and there are %" PRIu64 "; the smallest is --device-limit with 1536K for each thread, beside "
+                        "--pinned-limit 1M or --host-limit 1M", plan->threads, some, wants,
+                        plan->threads * ENG_WORK_MIN, usable);
     return eng_fail(error, ENG_USAGE, "the budget is too small: %u thread%s want%s %" PRIu64 " bytes of %s beside "
                     "staging (%" PRIu64 " each), and there are %" PRIu64 "; the smallest is %s alone with 2M for each "
                     "thread (staging, a quarter, included)", plan->threads, some, wants,
