@@ -10,7 +10,8 @@
 #include "pool/base/units.h"
 #include "spill/transfer.h"
 
-enum { DEMAND = 0, BACKGROUND = 1, DEMAND_STREAK_MAX = 4, IO_DEPTH = SPW__UNITS, EVENT_POLL_NS = 20000 };
+enum { DEMAND = 0, BACKGROUND = 1, DEMAND_STREAK_MAX = 4, IO_DEPTH = SPW__UNITS };
+enum { EVENT_POLL_NS = 20000, EVENT_POLL_MAX_NS = 50 * EVENT_POLL_NS };
 
 static void count(struct spw__mover *mover, unsigned which, uint64_t amount)
 {
@@ -86,6 +87,7 @@ static void describe(const struct spw__mover *mover, const struct spw__move *mov
 /* Tells the owner that a move is over, and whoever listens when it was the last. */
 static void end(struct spw__mover *mover, struct spw__move *move, int status)
 {
+    mover->event_poll_ns = EVENT_POLL_NS;
     move->done(move, status);
     if (atomic_fetch_sub(&mover->under_way, 1) == 1 && mover->config.idle)
         mover->config.idle(mover->config.idle_arg);
@@ -184,6 +186,8 @@ static void launch(struct spw__mover *mover, struct spw__move *move)
             (void)snprintf(move->reason, sizeof move->reason, "called off: nobody needs it");
         } else if (!spw__transfer_launch(mover, move)) {
             break;
+        } else {
+            mover->event_poll_ns = EVENT_POLL_NS;
         }
     }
 }
@@ -245,27 +249,46 @@ static bool feed_running(struct spw__mover *mover)
     return starved;
 }
 
+/* What the round leaves to be done without a hint from outside: for who does not wait here. Device events can only be
+ * looked at: less often, the longer nothing happens. */
+static void plan_next(struct spw__mover *mover, bool at_once, bool polls)
+{
+    uint64_t next_ns = at_once ? 0 : UINT64_MAX;
+    if (!at_once && polls) {
+        next_ns = spw__clock_monotonic_ns() + mover->event_poll_ns;
+        if (mover->event_poll_ns < EVENT_POLL_MAX_NS)
+            mover->event_poll_ns *= 2;
+    }
+    atomic_store(&mover->next_ns, next_ns);
+}
+
 /* One round: everything that can be done without waiting, then a wait of at most timeout_ns. True when work is left. */
 static bool run_round(struct spw__mover *mover, int64_t timeout_ns)
 {
+    const uint32_t events = mover->n_events;
     mover->copied = false;
     take_inbox(mover);
     spw__transfer_poll_events(mover);
+    if (mover->n_events != events)
+        mover->event_poll_ns = EVENT_POLL_NS;
     const bool starved = feed_running(mover);
     const bool blocked = !starved && start_queued(mover);
     spw__transfer_flush(mover);
     reap(mover);
     const bool ready = mover->copied || (!starved && !blocked && (mover->queues[DEMAND] || mover->queues[BACKGROUND]) &&
                                          mover->n_busy < SPW__UNITS);
-    if (mover->n_busy == 0 && mover->running)
-        timeout_ns = 0; /* a move was restarted, or is over: the next round sees to it */
-    if (ready)
+    /* A move that was restarted, or is over: the next round sees to it. */
+    const bool at_once = ready || (mover->n_busy == 0 && mover->running);
+    const bool polls = mover->n_events || blocked;
+    if (at_once)
         timeout_ns = 0;
-    else if ((mover->n_events || blocked) && (timeout_ns < 0 || timeout_ns > EVENT_POLL_NS))
+    else if (polls && (timeout_ns < 0 || timeout_ns > EVENT_POLL_NS))
         timeout_ns = EVENT_POLL_NS;
-    (void)spw__io_poll(mover->io, timeout_ns);
+    const unsigned completed = spw__io_poll(mover->io, timeout_ns);
     spw__transfer_flush(mover);
     reap(mover);
+    if (mover->config.changed)
+        plan_next(mover, at_once || completed, polls || spw__io_unsent(mover->io));
     return mover->n_busy || mover->running || mover->queues[DEMAND] || mover->queues[BACKGROUND];
 }
 
@@ -312,7 +335,22 @@ bool spw__mover_drive(struct spw__mover *mover, int64_t timeout_ns)
     atomic_store(&mover->sleeping, false);
     left |= !inbox_empty(mover, &stopping);
     atomic_store(&mover->driving, false);
+    if (mover->config.changed)
+        mover->config.changed(mover->config.changed_arg);
     return left;
+}
+
+uint64_t spw__mover_due_ns(struct spw__mover *mover)
+{
+    bool stopping;
+    if (mover->config.own_thread || atomic_load(&mover->driving))
+        return UINT64_MAX;
+    return inbox_empty(mover, &stopping) ? atomic_load(&mover->next_ns) : 0;
+}
+
+int spw__mover_fd(struct spw__mover *mover)
+{
+    return spw__io_fd(mover->io);
 }
 
 void spw__mover_submit(struct spw__mover *mover, struct spw__move *move)
@@ -324,6 +362,9 @@ void spw__mover_submit(struct spw__mover *mover, struct spw__move *move)
     atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load(&mover->sleeping))
         spw__io_wake(mover->io);
+    /* Who drives calls the hook once it does not, and looks at the inbox after that. */
+    if (mover->config.changed && !atomic_load(&mover->driving))
+        mover->config.changed(mover->config.changed_arg);
 }
 
 void spw__mover_wake(struct spw__mover *mover)
@@ -380,6 +421,8 @@ int spw__mover_create(const struct spw__mover_config *config, struct spw__mover 
     if (!mover)
         return spw__fail(SPW_ENOMETA, "no metadata memory for the mover; raise meta=");
     mover->config = *config;
+    atomic_init(&mover->next_ns, UINT64_MAX);
+    mover->event_poll_ns = EVENT_POLL_NS;
     mover->block_bytes = config->store ? spw__store_block_bytes(config->store) : SPW__IO_BLOCK;
     cut_staging(mover);
     spw__mutex_init(&mover->lock, SPW__RANK_MOVER);

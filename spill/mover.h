@@ -111,6 +111,10 @@ struct spw__mover_config {
      * nanoseconds it wants to be called again; -1: not before spw__mover_wake. May be NULL. */
     int64_t (*due)(void *arg);
     void *due_arg;
+    /* Without a thread of the mover's: called, also under locks, when what spw__mover_due_ns says may have changed. May
+     * be NULL. */
+    void (*changed)(void *arg);
+    void *changed_arg;
 };
 
 struct spw__mover;
@@ -136,6 +140,13 @@ void spw__mover_drop(struct spw__move *move);
 /* threads=0: one round of progress, waiting for a completion for at most timeout_ns. Returns true when work is left.
  * When another thread drives already it waits for a moment and returns. */
 bool spw__mover_drive(struct spw__mover *mover, int64_t timeout_ns);
+
+/* When spw__mover_drive has something to do, by the real clock: 0: now; UINT64_MAX: once the descriptor is readable, or
+ * the changed hook was called. While somebody drives, and with a thread of the mover's, it is UINT64_MAX. Any thread. */
+uint64_t spw__mover_due_ns(struct spw__mover *mover);
+/* Readable when I/O has completed that spw__mover_drive has not seen; the mover's. Before that is relied upon it must
+ * have been asked for. Any thread. */
+int spw__mover_fd(struct spw__mover *mover);
 
 /* True while a move is under way: from its submission until its done has returned. Any thread. */
 bool spw__mover_busy(const struct spw__mover *mover);

@@ -53,6 +53,7 @@ struct spw__mover {
     struct spw__move *queues[2], *queue_tails[2]; /* demand, background */
     struct spw__move *running;
     uint32_t demand_streak;
+    uint64_t event_poll_ns; /* how long to wait before device events are looked at again, for who sleeps elsewhere */
     bool copied;            /* a CPU copy was made this round: poll before the next */
     /* Inbox. */
     struct spw__mutex lock;
@@ -60,6 +61,7 @@ struct spw__mover {
     bool stopping;                        /* guarded by lock */
     _Atomic uint64_t under_way;           /* atomic: moves submitted whose done has not returned */
     atomic_bool sleeping;                 /* atomic: the driving thread waits, or is about to */
+    _Atomic uint64_t next_ns;             /* atomic: when the last round wants to be followed by another */
     atomic_bool driving;                  /* atomic: who sets it is the driving thread until it clears it */
     pthread_t thread;                     /* constant once created; with own_thread */
 };

@@ -6,7 +6,7 @@
 
 #include <poll.h>
 
-static void setup(void)
+static inline void setup(void)
 {
     make_folder();
     open_manager(SMALL_HOST);
@@ -20,7 +20,7 @@ static void teardown(void)
 }
 
 /* The same without the library's thread. */
-static void setup_threadless(void)
+static inline void setup_threadless(void)
 {
     make_folder();
     open_manager(SMALL_HOST "; threads=0");
@@ -97,14 +97,6 @@ static inline bool is_readable(int fd)
 {
     struct pollfd entry = {.fd = fd, .events = POLLIN};
     return poll(&entry, 1, 0) == 1;
-}
-
-/* How many tickets' ends it told of. */
-static inline uint64_t read_fd(int fd)
-{
-    uint64_t n = 0;
-    ck_assert_int_eq(read(fd, &n, sizeof n), sizeof n);
-    return n;
 }
 
 /* None of what others would take is there. */

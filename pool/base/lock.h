@@ -18,6 +18,7 @@ enum spw__rank {
     SPW__RANK_WAIT,        /* the waiters of a manager */
     SPW__RANK_CANCEL,      /* one cancel token: the waits that were given it */
     SPW__RANK_PARKED,      /* raw memory freed on streams */
+    SPW__RANK_LOOP,        /* what an event loop is told */
     SPW__RANK_MOVER,       /* the mover's inbox */
     SPW__RANK_STORE,       /* space of one spill folder */
     SPW__RANK_CACHES,      /* the list of one pool's caches */

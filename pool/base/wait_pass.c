@@ -260,9 +260,9 @@ void spw__wait_settle_locked(struct spw__waitset *set)
         if (set->barriers[channel] && !spw__wait_times_itself(set, set->barriers[channel]) &&
             spw__wait_lapse_ns_locked(set, channel) < due_ns)
             due_ns = spw__wait_lapse_ns_locked(set, channel);
-    if (due_ns < atomic_load(&set->due_ns) && set->timer)
+    const bool earlier = due_ns < atomic_exchange(&set->due_ns, due_ns);
+    if (earlier && set->timer) /* whom it wakes finds the time that was set */
         set->timer(set->timer_arg, due_ns);
-    atomic_store(&set->due_ns, due_ns);
 }
 
 void spw__wait_settle_unlock(struct spw__waitset *set)

@@ -27,6 +27,9 @@ struct spw__io_ops {
     void (*collect)(struct spw__io *io, int64_t timeout_ns);
     /* As spw__io_register. NULL: not supported. */
     int (*register_memory)(struct spw__io *io, void *base, size_t bytes);
+    /* As spw__io_fd and spw__io_unsent. NULL: event_fd, and there are none. */
+    int (*fd)(const struct spw__io *io);
+    bool (*unsent)(const struct spw__io *io);
     bool is_uring;
 };
 
@@ -38,6 +41,7 @@ struct spw__io {
     uint32_t in_flight;            /* owner thread only: submitted and not yet given to done */
     struct spw__io_list completed; /* owner thread only: finished, done not yet called */
     int event_fd;                  /* readable after a wake; engines may signal it too */
+    atomic_bool watched;           /* atomic: somebody sleeps on spw__io_fd */
     atomic_bool woken;             /* atomic: a wake that no wait has seen yet */
 };
 

@@ -35,6 +35,7 @@ int spw__io_init(struct spw__io *io, const struct spw__io_ops *ops, const struct
     io->ops = ops;
     io->meta = config->meta;
     io->depth = config->depth;
+    atomic_init(&io->watched, false);
     atomic_init(&io->woken, false);
     io->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (io->event_fd < 0) {
@@ -157,6 +158,17 @@ void spw__io_wake(struct spw__io *io)
     /* Whoever set woken before has signalled or is about to: one signal wakes as well as many. */
     if (!atomic_exchange(&io->woken, true))
         spw__io_event_signal(io);
+}
+
+int spw__io_fd(struct spw__io *io)
+{
+    atomic_store(&io->watched, true);
+    return io->ops->fd ? io->ops->fd(io) : io->event_fd;
+}
+
+bool spw__io_unsent(const struct spw__io *io)
+{
+    return io->ops->unsent && io->ops->unsent(io);
 }
 
 int spw__io_register(struct spw__io *io, void *base, size_t bytes)

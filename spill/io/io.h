@@ -64,6 +64,13 @@ unsigned spw__io_poll(struct spw__io *io, int64_t timeout_ns);
 /* Ends the current or next wait of spw__io_poll. Any thread; async-signal-safe; never blocks. */
 void spw__io_wake(struct spw__io *io);
 
+/* A descriptor of the engine's that is readable when requests have completed that no poll has seen, from the first call
+ * on; a poll that does not wait clears it too. It may be readable without cause, once. Any thread. */
+int spw__io_fd(struct spw__io *io);
+
+/* Requests were submitted that the kernel has not taken yet: another poll hands them over. Owner thread. */
+bool spw__io_unsent(const struct spw__io *io);
+
 /* Tells the engine that memory is used often (registered buffers). Best effort: 0, or SPW_ENOTSUP / SPW_ENOMEM, after
  * which everything works as before, only slower. At most once per engine, before the first submit. */
 int spw__io_register(struct spw__io *io, void *base, size_t bytes);

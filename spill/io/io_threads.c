@@ -92,6 +92,8 @@ static void take_finished(struct threads *threads)
 static void threads_collect(struct spw__io *io, int64_t timeout_ns)
 {
     struct threads *threads = (struct threads *)io;
+    if (timeout_ns == 0 && atomic_load(&io->watched))
+        spw__io_event_drain(io); /* before the list is taken: who adds to it later signals later */
     take_finished(threads);
     if (io->completed.head || timeout_ns == 0)
         return;

@@ -135,11 +135,23 @@ static int uring_register(struct spw__io *io, void *base, size_t bytes)
     return 0;
 }
 
+static int uring_fd(const struct spw__io *io)
+{
+    return ((const struct uring *)io)->ring.ring_fd;
+}
+
+static bool uring_unsent(const struct spw__io *io)
+{
+    return io_uring_sq_ready(&((const struct uring *)io)->ring) != 0;
+}
+
 static const struct spw__io_ops uring_ops = {
     .destroy = uring_destroy,
     .start = uring_start,
     .collect = uring_collect,
     .register_memory = uring_register,
+    .fd = uring_fd,
+    .unsent = uring_unsent,
     .is_uring = true,
 };
 

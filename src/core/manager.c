@@ -185,7 +185,7 @@ static int build_mover(struct spw_manager *manager, const struct spw__settings *
         return spw__fail(SPW_ENOMETA, "no metadata memory for the mover; raise meta=");
     for (unsigned i = 0; i < SPW__SPILL_MOVES; i++)
         spw__move_give(manager, &manager->moves[i]);
-    const struct spw__mover_config config = {
+    struct spw__mover_config config = {
         .store = manager->store, .device = manager->device, .staging = staging,
         .staging_bytes = manager->staging_bytes, .io = settings->spec.io, .io_threads = settings->spec.io_threads,
         .own_thread = settings->own_thread, .verify = settings->verify, .clock = manager->env.clock,
@@ -195,6 +195,8 @@ static int build_mover(struct spw_manager *manager, const struct spw__settings *
     if (!settings->own_thread) {
         manager->waits.drive = spw__progress_drive;
         manager->waits.drive_arg = manager;
+        config.changed = spw__loop_changed;
+        config.changed_arg = manager;
     }
     return spw__mover_create(&config, &manager->mover);
 }
@@ -216,6 +218,7 @@ static void dismantle(struct spw_manager *manager, bool forced)
     spw_error_info kept;
     spw__error_save(&kept);
     spw__reclaim_end_serving(manager);
+    spw__loop_finish(manager);
     spw__mover_destroy(manager->mover);
     spw__streams_finish(manager);
     spw__tickets_finish(manager);
@@ -310,6 +313,7 @@ static struct spw_manager *new_manager(const spw_options *options, const struct 
     manager->waits.timer = spw__tickets_timer;
     manager->waits.timer_arg = manager;
     spw__tickets_init(manager);
+    spw__loop_init(manager);
     spw__mutex_init(&manager->moves_lock, SPW__RANK_MOVES);
     spw__mutex_init(&manager->handles.lock, SPW__RANK_HANDLES);
     spw__mutex_init(&manager->spares.lock, SPW__RANK_SPARES);

@@ -127,6 +127,7 @@ struct spw_manager {
     struct spw__spares spares;
     struct spw__reservations reservations;
     struct spw__tickets tickets;
+    struct spw__loop loop;
     struct spw__raw raw;
     struct spw__parked parked;
     struct spw__streams streams;

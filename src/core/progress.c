@@ -15,6 +15,7 @@ void spw__progress_drive(void *arg)
     (void)spw__waitset_expire(&manager->waits);
     if (!spw__reclaim_inside(manager))
         spw__reclaim_serve(manager);
+    spw__loop_changed(manager);
     (void)spw__error_restore(&kept);
 }
 
@@ -38,6 +39,7 @@ int spw_progress(spw_manager *manager, uint64_t max_ns)
     if (manager->waits.drive)
         spw__reclaim_serve_as_waiting(manager);
     left |= spw__mover_drive(manager->mover, 0); /* tickets whose time is up end at once */
+    spw__loop_changed(manager);
     (void)spw__error_restore(&kept);
     return left ? 1 : 0;
 }

@@ -42,6 +42,7 @@ bool spw__reclaim_summon_to_locked(struct spw_manager *manager, spw_tier tier, b
     (void)atomic_fetch_or(&reclaim->wanted, look.channel);
     reclaim->urgent |= urgent ? look.channel : 0;
     spw__cond_signal(&reclaim->called);
+    spw__loop_changed(manager);
     return true;
 }
 

@@ -3,7 +3,6 @@
 #include "src/core/ticket.h"
 
 #include <stddef.h>
-#include <unistd.h>
 
 #include "pool/base/error.h"
 #include "pool/base/wait_pass.h"
@@ -23,20 +22,16 @@ void spw__tickets_init(struct spw_manager *manager)
     struct spw__tickets *tickets = &manager->tickets;
     spw__mutex_init(&tickets->lock, SPW__RANK_TICKETS);
     spw__cond_init(&tickets->idle);
-    atomic_init(&tickets->fd, -1);
 }
 
 void spw__tickets_finish(struct spw_manager *manager)
 {
     struct spw__tickets *tickets = &manager->tickets;
-    const int fd = atomic_load(&tickets->fd);
     while (tickets->chunks) {
         struct spw__ticket_chunk *chunk = tickets->chunks;
         tickets->chunks = chunk->next;
         spw__meta_free(&manager->meta, chunk, sizeof *chunk);
     }
-    if (fd >= 0)
-        (void)close(fd);
     spw__cond_finish(&tickets->idle);
     spw__mutex_finish(&tickets->lock);
 }
@@ -170,20 +165,6 @@ static bool publish(spw_ticket *ticket, int rc, bool cancelled)
     return ends;
 }
 
-/* Tells the event loop; nobody waits for a ticket that was destroyed. */
-static void tell(spw_ticket *ticket)
-{
-    struct spw__tickets *tickets = &ticket->manager->tickets;
-    const uint64_t one = 1;
-    if (atomic_load(&ticket->magic) != SPW__TICKET_LIVE)
-        return;
-    (void)atomic_fetch_add(&tickets->ended, 1);
-    const int fd = atomic_load(&tickets->fd);
-    /* It can only fail by overflow, and then the descriptor is readable already. */
-    const ssize_t written = fd >= 0 ? write(fd, &one, sizeof one) : 0;
-    (void)written;
-}
-
 void spw__ticket_end(spw_ticket *ticket, int rc)
 {
     struct spw_manager *manager = ticket->manager;
@@ -201,7 +182,7 @@ void spw__ticket_end(spw_ticket *ticket, int rc)
         spw__group_share_over(ticket);
     if (ticket->group)
         spw__group_unuse(manager, ticket->group);
-    tell(ticket);
+    spw__loop_note_end(ticket);
     spw__waitset_signal_object(&manager->waits, ticket);
     spw__ticket_unref(ticket);
     spw__mutex_lock(&tickets->lock);
@@ -382,8 +363,10 @@ void spw__tickets_timer(void *arg, uint64_t due_ns)
 {
     struct spw_manager *manager = arg;
     (void)due_ns;
-    if (atomic_load(&manager->tickets.under_way) != 0)
-        spw__mover_wake(manager->mover);
+    if (atomic_load(&manager->tickets.under_way) == 0)
+        return;
+    spw__mover_wake(manager->mover);
+    spw__loop_changed(manager);
 }
 
 /* With threads=0 nobody else runs the steps. */

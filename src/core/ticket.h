@@ -28,6 +28,7 @@
 
 #include "pool/base/lock.h"
 #include "spill/mover.h"
+#include "src/core/loop.h"
 #include "src/core/map.h"
 #include "src/core/pressure.h"
 #include "src/core/stream.h"
@@ -91,6 +92,7 @@ struct spw_ticket {
     atomic_bool taken;      /* atomic: nothing is left in got */
     atomic_bool unheeded;   /* atomic, set under the wait lock: it has ended after a wait for a task, and nobody has
                                looked */
+    _Atomic int seen;       /* atomic: enum spw__seen */
     spw_manager *manager;   /* constant while it lives, as kind, group, wait and deadline_ns */
     enum spw__ticket_kind kind;
     struct spw__group *group; /* that is used until the call has ended; NULL: none */
@@ -134,8 +136,6 @@ struct spw__tickets {
     spw_ticket *free_first, *free_last;  /* guarded by lock */
     _Atomic uint32_t live;               /* atomic: handles */
     _Atomic uint32_t under_way;          /* atomic, lowered under lock: calls, of destroyed tickets too */
-    _Atomic uint64_t ended;              /* atomic: that an event loop was to be told of, so far */
-    _Atomic int fd;                      /* atomic: -1 until somebody asks for it */
     atomic_bool making_room;             /* atomic: the move is submitted */
     struct spw__move room_move;
 };

@@ -1,11 +1,5 @@
 /* Tickets: the public calls on one that was started. Neighbours: ticket.c lets the call go on and end. */
-#include <errno.h>
-#include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include "pool/base/error.h"
-#include "pool/base/fault.h"
 #include "pool/base/wait_pass.h"
 #include "src/core/manager.h"
 #include "src/core/ticket.h"
@@ -26,6 +20,7 @@ static int result_of(spw_ticket *ticket)
 {
     if (!atomic_load(&ticket->ended))
         return spw__fail(SPW_EAGAIN, "the ticket is under way");
+    spw__loop_note_look(ticket);
     spw__ticket_heed(ticket);
     return ticket->result == SPW_OK ? SPW_OK : spw__error_restore(&ticket->error);
 }
@@ -109,6 +104,7 @@ int spw_ticket_destroy(spw_ticket *ticket)
     if (!atomic_compare_exchange_strong(&ticket->magic, &live, SPW__TICKET_DEAD))
         return spw__fail(SPW_EBADHANDLE, "spw_ticket_destroy: the ticket was destroyed already");
     (void)atomic_fetch_sub(&ticket->manager->tickets.live, 1);
+    spw__loop_note_look(ticket);
     cancel(ticket);
     /* It has ended by now, or will as cancelled. */
     if (atomic_load(&ticket->ended) && ticket->result == SPW_OK && !atomic_exchange(&ticket->taken, true))
@@ -130,6 +126,7 @@ static int take(spw_ticket *ticket, enum spw__ticket_kind kind, const char *call
         return spw__fail(SPW_EINVAL, "%s: the ticket is under way", call);
     if (ticket->result != SPW_OK)
         return spw__fail(SPW_EINVAL, "%s: the call failed: %s", call, spw_strerror(ticket->result));
+    spw__loop_note_look(ticket);
     spw__ticket_heed(ticket);
     if (atomic_exchange(&ticket->taken, true))
         return spw__fail(SPW_EINVAL, "%s: it was taken already", call);
@@ -181,38 +178,4 @@ int spw_ticket_take_block(spw_ticket *ticket, spw_block *out)
     const int rc = take(ticket, SPW__TICKET_BLOCK, "spw_ticket_take_block");
     *out = rc == SPW_OK ? ticket->got.block : (spw_block){.ptr = NULL};
     return rc;
-}
-
-/* Tells of what ended before there was a descriptor. A ticket that ends meanwhile may be told of twice, which makes it
- * no more than readable. */
-static void tell_earlier(const struct spw__tickets *tickets, int fd)
-{
-    const uint64_t one = 1;
-    const ssize_t written = atomic_load(&tickets->ended) ? write(fd, &one, sizeof one) : 0;
-    (void)written;
-}
-
-int spw_manager_fd(spw_manager *manager)
-{
-    if (!manager)
-        return spw__fail(SPW_EINVAL, "spw_manager_fd: manager is NULL");
-    const int rc = spw__check_process(manager);
-    struct spw__tickets *tickets = &manager->tickets;
-    int fd = atomic_load(&tickets->fd), none = -1;
-    if (rc != SPW_OK || fd >= 0)
-        return rc != SPW_OK ? rc : fd;
-    const int fault = spw__fault(SPW__FAULT_EVENT_FD);
-    fd = fault ? -1 : eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    const int os_errno = fault ? fault : errno;
-    if (fd < 0) {
-        const spw_error_info info = {.os_errno = os_errno};
-        return spw__fail_info(&info, SPW_ENOMEM, "spw_manager_fd: no descriptor for an event loop: %s",
-                              strerror(os_errno));
-    }
-    if (!atomic_compare_exchange_strong(&tickets->fd, &none, fd)) {
-        (void)close(fd); /* another thread has made one */
-        return none;
-    }
-    tell_earlier(tickets, fd);
-    return fd;
 }
