@@ -292,11 +292,12 @@ int spw__ticket_start_request(spw_ticket *ticket, struct spw__request *request)
     const uint32_t wakes = ticket->wakes;
     request->completed = request_completed;
     request->arg = ticket;
-    const int rc = spw__request_start(request, &ticket->wait, ticket->deadline_ns);
+    bool calls_for_room = false;
+    const int rc = spw__request_start(request, &ticket->wait, ticket->deadline_ns, &calls_for_room);
     if (rc != SPW__REQUEST_WAITS)
         return rc;
     spw__ticket_note_enqueued(ticket, &request->waiter, wakes);
-    if (!atomic_exchange(&tickets->making_room, true)) {
+    if (calls_for_room) {
         tickets->room_move = (struct spw__move){.done = make_room, .arg = manager, .demand = true};
         spw__mover_submit(manager->mover, &tickets->room_move);
     }
