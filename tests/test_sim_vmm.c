@@ -142,7 +142,7 @@ START_TEST(mapped_memory_is_given_back_after_the_copies_that_use_it)
 }
 END_TEST
 
-START_TEST(wrong_uses_of_mapped_memory_are_refused)
+START_TEST(wrong_reservations_and_wrong_memory_are_refused)
 {
     spw__cu_deviceptr address = 0;
     spw__cu_mem_handle handle = 0;
@@ -173,10 +173,13 @@ START_TEST(wrong_uses_of_mapped_memory_are_refused)
     prop = good;
     prop.location.id = ordinal + 1;
     ck_assert_uint_eq(driver->mem_create(&handle, UNIT, spw__cu_mem_prop(&prop), 0), SPW__CU_ERROR_INVALID_DEVICE);
-    prop = good;
+}
+END_TEST
 
-    address = must_reserve(4 * UNIT);
-    handle = must_create(2 * UNIT);
+START_TEST(wrong_uses_of_mapped_memory_are_refused)
+{
+    const spw__cu_deviceptr address = must_reserve(4 * UNIT);
+    const spw__cu_mem_handle handle = must_create(2 * UNIT);
     REFUSED(driver->mem_map(address, UNIT, 0, handle + 1, 0));
     REFUSED(driver->mem_map(address, UNIT, UNIT, handle, 0));
     REFUSED(driver->mem_map(address, 0, 0, handle, 0));
@@ -230,6 +233,7 @@ int main(void)
     tcase_add_test(tcase, bytes_stay_with_their_memory);
     tcase_add_test(tcase, physical_memory_is_what_the_capacity_counts);
     tcase_add_test(tcase, mapped_memory_is_given_back_after_the_copies_that_use_it);
+    tcase_add_test(tcase, wrong_reservations_and_wrong_memory_are_refused);
     tcase_add_test(tcase, wrong_uses_of_mapped_memory_are_refused);
     tcase_add_test_raise_signal(tcase, cpu_touch_of_a_mapped_address_dies, SIGSEGV);
     suite_add_tcase(suite, tcase);
