@@ -6,6 +6,7 @@
 
 #include "pool/device/driver.h"
 #include "tests/sim_driver_fixture.h"
+#include "tests/suite_fixture.h"
 
 /* Writes bytes at address through a stream, and reads them back. */
 static void round_trip(spw__cu_deviceptr address, size_t bytes, unsigned seed)
@@ -237,9 +238,5 @@ int main(void)
     tcase_add_test(tcase, wrong_uses_of_mapped_memory_are_refused);
     tcase_add_test_raise_signal(tcase, cpu_touch_of_a_mapped_address_dies, SIGSEGV);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }
