@@ -1,4 +1,5 @@
-/* The value of model=: presets, their parts, and the scale that divides them. For the configuration grammar's files. */
+/* The value of model=: presets, their parts, and the scale that divides them. For the configuration grammar's files.
+ * Threads: any; a cursor and a model are their caller's. */
 #ifndef SPW_POOL_SPEC_MODEL_H
 #define SPW_POOL_SPEC_MODEL_H
 

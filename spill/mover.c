@@ -434,7 +434,8 @@ int spw__mover_create(const struct spw__mover_config *config, struct spw__mover 
     if (rc == SPW_OK && config->staging_bytes && config->store)
         (void)spw__io_register(mover->io, config->staging, config->staging_bytes);
     if (rc == SPW_OK && config->own_thread && spw__thread_create(&mover->thread, thread_main, mover) != 0)
-        rc = spw__fail(SPW_ENOMEM, "the mover's thread could not be started");
+        rc = spw__fail(SPW_ENOMEM, "the mover's thread could not be started; raise the limit of threads (ulimit -u, "
+                                   "or pids.max of the control group), or use threads=0");
     if (rc != SPW_OK) {
         release(mover);
         return rc;

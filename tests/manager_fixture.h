@@ -21,6 +21,7 @@
 #include "pool/device/driver.h"
 #include "src/core/manager.h"
 #include "tests/driver_fixture.h"
+#include "tests/suite_fixture.h"
 
 #include <spillway/spillway.h>
 
@@ -281,15 +282,6 @@ static inline spw__stream busy_stream(const spw_view *scratch)
     for (unsigned i = 0; i < 20; i++)
         ck_assert_int_eq(spw__device_copy_within(manager->device, stream, at + 8 * MIB, at, 8 * MIB), SPW_OK);
     return stream;
-}
-
-static inline int run_suite(Suite *suite)
-{
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
 static char dumped[32768] __attribute__((unused)); /* the last dump */

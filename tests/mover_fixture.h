@@ -16,6 +16,7 @@
 #include "spill/mover.h"
 #include "spill/transfer.h"
 #include "tests/driver_fixture.h"
+#include "tests/suite_fixture.h"
 
 #define KIB UINT64_C(1024)
 #define MIB (1024 * KIB)
@@ -247,15 +248,6 @@ static inline int fetch(struct job *back, const struct job *written, struct spw_
     prepare(back, written->move.to, to, written->move.bytes);
     back->move.sum = written->move.sum;
     return run(back);
-}
-
-static inline int run_suite(Suite *suite)
-{
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 #endif

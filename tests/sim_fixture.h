@@ -10,6 +10,7 @@
 #include "pool/base/fault.h"
 #include "pool/device/device.h"
 #include "pool/device/driver.h"
+#include "tests/suite_fixture.h"
 
 #define KIB 1024ull
 #define MIB (1024 * KIB)
@@ -116,15 +117,6 @@ static inline bool all_are(const unsigned char *bytes, size_t n, unsigned char v
         if (bytes[i] != value)
             return false;
     return true;
-}
-
-static inline int run_suite(Suite *suite)
-{
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 #endif

@@ -128,9 +128,5 @@ int main(void)
     tcase_add_test(tcase, a_release_attempts_no_more_than_a_few_of_each_group);
     tcase_add_test(tcase, a_higher_maximum_serves_as_many_as_it_lets_in);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

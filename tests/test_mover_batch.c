@@ -240,9 +240,5 @@ int main(void)
     tcase_add_test(tcase, without_an_event_all_copies_of_the_call_fail_and_are_over);
     tcase_add_test(tcase, a_lost_device_fails_them_all);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -6,6 +6,7 @@
 
 #include "pool/device/driver.h"
 #include "tests/sim_driver_fixture.h"
+#include "tests/suite_fixture.h"
 
 /* Attributes */
 
@@ -299,9 +300,5 @@ int main(void)
     tcase_add_test(tcase, a_sticky_result_loses_the_device);
     tcase_add_loop_test(tcase, every_entry_point_can_be_made_to_fail, 0, SPW__ENTRY_COUNT);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

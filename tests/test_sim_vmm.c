@@ -6,6 +6,7 @@
 
 #include "pool/device/driver.h"
 #include "tests/sim_driver_fixture.h"
+#include "tests/suite_fixture.h"
 
 /* Writes bytes at address through a stream, and reads them back. */
 static void round_trip(spw__cu_deviceptr address, size_t bytes, unsigned seed)
@@ -142,7 +143,7 @@ START_TEST(mapped_memory_is_given_back_after_the_copies_that_use_it)
 }
 END_TEST
 
-START_TEST(wrong_uses_of_mapped_memory_are_refused)
+START_TEST(wrong_reservations_and_wrong_memory_are_refused)
 {
     spw__cu_deviceptr address = 0;
     spw__cu_mem_handle handle = 0;
@@ -173,10 +174,13 @@ START_TEST(wrong_uses_of_mapped_memory_are_refused)
     prop = good;
     prop.location.id = ordinal + 1;
     ck_assert_uint_eq(driver->mem_create(&handle, UNIT, spw__cu_mem_prop(&prop), 0), SPW__CU_ERROR_INVALID_DEVICE);
-    prop = good;
+}
+END_TEST
 
-    address = must_reserve(4 * UNIT);
-    handle = must_create(2 * UNIT);
+START_TEST(wrong_uses_of_mapped_memory_are_refused)
+{
+    const spw__cu_deviceptr address = must_reserve(4 * UNIT);
+    const spw__cu_mem_handle handle = must_create(2 * UNIT);
     REFUSED(driver->mem_map(address, UNIT, 0, handle + 1, 0));
     REFUSED(driver->mem_map(address, UNIT, UNIT, handle, 0));
     REFUSED(driver->mem_map(address, 0, 0, handle, 0));
@@ -230,12 +234,9 @@ int main(void)
     tcase_add_test(tcase, bytes_stay_with_their_memory);
     tcase_add_test(tcase, physical_memory_is_what_the_capacity_counts);
     tcase_add_test(tcase, mapped_memory_is_given_back_after_the_copies_that_use_it);
+    tcase_add_test(tcase, wrong_reservations_and_wrong_memory_are_refused);
     tcase_add_test(tcase, wrong_uses_of_mapped_memory_are_refused);
     tcase_add_test_raise_signal(tcase, cpu_touch_of_a_mapped_address_dies, SIGSEGV);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -5,6 +5,7 @@
 
 #include "pool/device/inside.h"
 #include "tests/tier_fixture.h"
+#include "tests/suite_fixture.h"
 
 #define UNIT (2 * MIB)
 
@@ -391,9 +392,5 @@ int main(void)
     tcase_set_timeout(faults, 60);
     tcase_add_loop_test(faults, fault_in_any_step_of_mapping_maps_nothing, 0, 3);
     suite_add_tcase(suite, faults);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -5,6 +5,7 @@
 
 #include "pool/spec.h"
 #include "tests/spec_fixture.h"
+#include "tests/suite_fixture.h"
 
 #include <spillway/manager.h>
 
@@ -276,9 +277,5 @@ int main(void)
     tcase_add_test(tcase, the_environment_fills_them_in);
     tcase_add_test(tcase, a_manager_needs_the_simulated_device_for_a_model_and_pools_that_fit_it);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -164,23 +164,6 @@ START_TEST(no_memory_for_a_growths_ticket_is_ENOMETA)
 END_TEST
 
 /* A cancel that races the grant: the reservation has grown by as much as the ticket's end says. */
-struct race {
-    pthread_barrier_t barrier;
-    spw_ticket *ticket; /* of this round; NULL: there is none any more */
-};
-
-static void *cancel_each(void *arg)
-{
-    struct race *race = arg;
-    for (;;) {
-        (void)pthread_barrier_wait(&race->barrier);
-        if (!race->ticket)
-            return NULL;
-        ck_assert_int_eq(spw_ticket_cancel(race->ticket), SPW_OK);
-        (void)pthread_barrier_wait(&race->barrier);
-    }
-}
-
 START_TEST(a_cancel_against_the_grant_leaves_just_what_the_end_says)
 {
     enum { ROUNDS = 200 };

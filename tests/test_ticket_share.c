@@ -262,23 +262,6 @@ START_TEST(a_forced_destroy_ends_shares)
 }
 END_TEST
 
-struct race {
-    pthread_barrier_t barrier;
-    spw_ticket *ticket; /* of this round; NULL: there is none any more */
-};
-
-static void *cancel_each(void *arg)
-{
-    struct race *race = arg;
-    for (;;) {
-        (void)pthread_barrier_wait(&race->barrier);
-        if (!race->ticket)
-            return NULL;
-        ck_assert_int_eq(spw_ticket_cancel(race->ticket), SPW_OK);
-        (void)pthread_barrier_wait(&race->barrier);
-    }
-}
-
 START_TEST(a_cancel_against_the_grant_leaves_just_the_share_that_the_end_says)
 {
     enum { ROUNDS = 200 };

@@ -421,9 +421,5 @@ int main(void)
     tcase_add_test(tcase, items_that_failed_come_back_as_the_coldest_of_their_owner);
     tcase_add_test(tcase, a_choice_is_that_of_a_look_at_every_item);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

@@ -451,5 +451,5 @@ int main(void)
     tcase_add_test(tcase, nothing_due_takes_no_lock);
     tcase_add_test(tcase, a_barrier_of_an_asynchronous_waiter_is_timed_by_expire);
     suite_add_tcase(suite, tcase);
-    return run_tests(suite);
+    return run_suite(suite);
 }

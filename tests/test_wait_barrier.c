@@ -261,5 +261,5 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, a_blocked_thread_ends_its_own_barrier_when_nothing_is_freed, 0, 2);
     suite_add_tcase(suite, tcase);
-    return run_tests(suite);
+    return run_suite(suite);
 }

@@ -259,5 +259,5 @@ int main(void)
     tcase_add_test(tcase, a_hundred_thousand_waiters_are_not_quadratic);
     tcase_add_test(tcase, a_visit_ends_when_it_has_seen_enough_and_finds_demands_among_others);
     suite_add_tcase(suite, tcase);
-    return run_tests(suite);
+    return run_suite(suite);
 }

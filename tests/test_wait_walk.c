@@ -216,9 +216,5 @@ int main(void)
     tcase_add_test(tcase, what_waits_behind_a_limit_of_its_own_costs_a_pass_one_attempt_per_key);
     tcase_add_test(tcase, a_visit_that_has_seen_enough_of_a_key_comes_to_smaller_ones_alone);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_suite(suite);
 }

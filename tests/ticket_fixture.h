@@ -116,4 +116,22 @@ static inline void nothing_is_to_be_taken(spw_ticket *ticket)
     ck_assert_ptr_null(view.data);
 }
 
+/* A thread that cancels a ticket each round, at the same time as the test does something else. */
+struct race {
+    pthread_barrier_t barrier;
+    spw_ticket *ticket; /* of this round; NULL: there is none any more */
+};
+
+static inline void *cancel_each(void *arg)
+{
+    struct race *race = arg;
+    for (;;) {
+        (void)pthread_barrier_wait(&race->barrier);
+        if (!race->ticket)
+            return NULL;
+        ck_assert_int_eq(spw_ticket_cancel(race->ticket), SPW_OK);
+        (void)pthread_barrier_wait(&race->barrier);
+    }
+}
+
 #endif

@@ -8,6 +8,7 @@
 
 #include "pool/base/error.h"
 #include "pool/base/wait.h"
+#include "tests/suite_fixture.h"
 
 #define HOST SPW__CHANNEL(SPW_TIER_HOST)
 #define DEVICE SPW__CHANNEL(SPW_TIER_DEVICE)
@@ -122,15 +123,6 @@ static inline int result_of(pthread_t thread)
     void *result;
     ck_assert_int_eq(pthread_join(thread, &result), 0);
     return (int)(intptr_t)result;
-}
-
-static inline int run_tests(Suite *suite)
-{
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 #endif

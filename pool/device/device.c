@@ -62,7 +62,7 @@ int spw__device_open(const struct spw__device_config *config, struct spw__device
     int version = 0;
     struct spw__device *device = spw__meta_alloc(config->meta, sizeof *device);
     if (!device)
-        return spw__fail(SPW_ENOMETA, "no metadata memory for a device");
+        return spw__fail(SPW_ENOMETA, "no metadata memory for a device; raise meta=");
     device->meta = config->meta;
     int rc = find_device(device, config);
     if (rc != 0)
@@ -222,7 +222,7 @@ static int take_event(struct spw__device *device, struct spw__event **out)
     if (!event) {
         event = spw__meta_alloc(device->meta, sizeof *event);
         if (!event)
-            return spw__fail(SPW_ENOMETA, "no metadata memory for an event");
+            return spw__fail(SPW_ENOMETA, "no metadata memory for an event; raise meta=");
         const int rc =
             check(device, CALL(device, event_create, &event->event, SPW__CU_EVENT_DISABLE_TIMING), "cuEventCreate");
         if (rc != 0) {

@@ -9,6 +9,9 @@
  * The new place is published at once, and the copies' end becomes the payload's last use: so whatever comes next (the
  * map's stream, other maps, moves, frees) is ordered after them as after any use. The old place stays the authoritative
  * copy until they have completed, and counts as free only then; the payload cannot move meanwhile.
+ *
+ * Threads: any; all that an arrival changes is guarded by its payload's lock. Ownership: it holds a reference to the
+ * payload, and one to the use, until the copies have completed.
  */
 #ifndef SPW_CORE_ARRIVE_H
 #define SPW_CORE_ARRIVE_H

@@ -1,4 +1,5 @@
-/* Eviction of one piece: a drop, a move to a lower memory tier, or a write to disk. Never waits for a budget. */
+/* Eviction of one piece: a drop, a move to a lower memory tier, or a write to disk. Never waits for a budget.
+ * Threads: any; what a call needs to be locked is said with it. */
 #ifndef SPW_CORE_EVICT_H
 #define SPW_CORE_EVICT_H
 

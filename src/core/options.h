@@ -1,4 +1,5 @@
-/* Options: from what the user gave (option fields, string, environment) to one complete specification. */
+/* Options: from what the user gave (option fields, string, environment) to one complete specification. Threads: any, as
+ * long as nobody changes the environment. */
 #ifndef SPW_CORE_OPTIONS_H
 #define SPW_CORE_OPTIONS_H
 

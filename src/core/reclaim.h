@@ -109,6 +109,7 @@ void spw__reclaim_renew_own(struct spw_task *task);
 
 /* Calls what was claimed; returns what it says that it freed. Not under a lock. */
 uint64_t spw__reclaim_call(const struct spw__reclaim_call *call); /* (reclaim_use.c) */
+/* The callback is over: the threads that were held go on. spent: it freed less than it was asked for. */
 void spw__reclaim_end_call(const struct spw__reclaim_call *call, bool spent);
 
 /* Summons a thread to call reclaimers of tier: of one who waits for room there, or that serves tickets which do. False:

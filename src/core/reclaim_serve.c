@@ -192,7 +192,8 @@ int spw__reclaim_start_serving(struct spw_manager *manager)
         reclaim->thread = thread;
     spw__mutex_unlock(&manager->waits.lock);
     return started ? SPW_OK
-                   : spw__fail(SPW_ENOMEM, "the thread that calls reclaimers for tickets could not be started");
+                   : spw__fail(SPW_ENOMEM, "the thread that calls reclaimers for tickets could not be started; raise "
+                                           "the limit of threads (ulimit -u, or pids.max of the control group)");
 }
 
 void spw__reclaim_end_serving(struct spw_manager *manager)

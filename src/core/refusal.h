@@ -1,4 +1,5 @@
-/* Refusals: the errors of requests that were not granted, with what was short, by how much, and what would help. */
+/* Refusals: the errors of requests that were not granted, with what was short, by how much, and what would help.
+ * Threads: any; not under a lock. */
 #ifndef SPW_CORE_REFUSAL_H
 #define SPW_CORE_REFUSAL_H
 

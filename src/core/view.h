@@ -1,4 +1,4 @@
-/* What the two forms of spw_map share. */
+/* What the two forms of spw_map share. Threads: any. */
 #ifndef SPW_CORE_VIEW_H
 #define SPW_CORE_VIEW_H
 

@@ -1,4 +1,4 @@
-/* What the two forms of spw_buffer_make_writable share. */
+/* What the two forms of spw_buffer_make_writable share. Threads: any. */
 #ifndef SPW_CORE_WRITABLE_H
 #define SPW_CORE_WRITABLE_H
 
