@@ -1,6 +1,9 @@
 /* Streams through the API: their life, waits for what they were given, and spills that meet their views. */
 #include "stream_fixture.h"
 
+#include "src/core/handle.h"
+#include "src/core/payload.h"
+
 static const char *const specs[] = {DEVICE_SPEC, DEVICE_SPEC "; threads=0"};
 
 static spw_stream *must_stream(void)
@@ -229,6 +232,43 @@ START_TEST(a_forced_destroy_ends_waits)
 }
 END_TEST
 
+static void *map_for_ever(void *buffer)
+{
+    spw_view view;
+    const spw_map_options options = on_stream(NULL, SPW_TIMEOUT_INFINITE);
+    return (void *)(intptr_t)spw_map(buffer, SPW_DEVICE, SPW_MAP_READ, &options, &view);
+}
+
+static uint32_t open_views(spw_buffer *buffer)
+{
+    spw__mutex_lock(&buffer->payload->lock);
+    const uint32_t n = buffer->payload->views.n;
+    spw__mutex_unlock(&buffer->payload->lock);
+    return n;
+}
+
+START_TEST(a_forced_destroy_lets_a_map_leave_that_waits_for_a_stream)
+{
+    void *rc;
+    open_manager(specs[_i]);
+    spw_buffer *buffer = must_make(SPW_DEVICE, MIB, 1);
+    struct gate gate = open_gate();
+    use_until_let_go(buffer, &gate);
+    const pthread_t thread = must_start(map_for_ever, buffer);
+    while (!spw__waitset_busy(&manager->waits, SPW__CHANNEL_OBJECT))
+        (void)sched_yield();
+    ck_assert_uint_eq(open_views(buffer), 1);
+    spw__waitset_shut_down(&manager->waits);
+    ck_assert_uint_eq(open_views(buffer), 0); /* nothing of the buffer is touched any more */
+    ck_assert_int_eq(pthread_join(thread, &rc), 0);
+    ck_assert_int_eq((int)(intptr_t)rc, SPW_ESHUTDOWN);
+    let_go(&gate);
+    spw_manager_destroy_force(manager);
+    manager = NULL;
+    free(gate.open);
+}
+END_TEST
+
 START_TEST(a_wait_concerns_what_the_stream_was_given_before)
 {
     open_manager(specs[_i]);
@@ -378,6 +418,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_wait_ends_at_its_deadline, 0, 2);
     tcase_add_loop_test(tcase, a_token_ends_a_wait, 0, 2);
     tcase_add_loop_test(tcase, a_forced_destroy_ends_waits, 0, 2);
+    tcase_add_loop_test(tcase, a_forced_destroy_lets_a_map_leave_that_waits_for_a_stream, 0, 2);
     tcase_add_loop_test(tcase, a_wait_concerns_what_the_stream_was_given_before, 0, 2);
     tcase_add_loop_test(tcase, a_device_that_breaks_meanwhile_ends_waits, 0, 2);
     tcase_add_loop_test(tcase, launched_functions_run_in_stream_order_and_reach_device_memory, 0, 2);

@@ -65,11 +65,18 @@ static int hand_over(struct spw__payload *payload, const struct spw__mapped *map
                      const spw_map_options *options, spw_view *view)
 {
     const bool write = (flags & SPW_MAP_WRITE) != 0;
-    const int rc = mapped->used ? spw__use_order(payload, write, options->stream, &options->wait) : SPW_OK;
+    struct spw__waitset *waits = &payload->manager->waits;
+    int rc = SPW_OK;
+    if (mapped->used) {
+        spw__waitset_enter(waits); /* a forced destroy that ends the wait lets the view be closed first */
+        rc = spw__use_order(payload, write, options->stream, &options->wait);
+    }
     if (rc == SPW_OK)
         *view = spw__view_of(payload, mapped, flags);
     else
         (void)spw__payload_unmap(payload, mapped->view_id, write, NULL);
+    if (mapped->used)
+        spw__waitset_leave(waits);
     return rc;
 }
 
@@ -115,6 +122,25 @@ static spw_place place_to_write(const spw_buffer *buffer)
     return SPW_PLACE(tier, 0);
 }
 
+static int write_through_map(spw_buffer *buffer, size_t offset, const void *src, size_t bytes)
+{
+    spw_view view;
+    const uint32_t flags = SPW_MAP_WRITE | SPW_MAP_HERE | (bytes == buffer->payload->size ? SPW_MAP_DISCARD : 0);
+    int rc = spw_map(buffer, place_to_write(buffer), flags, NULL, &view);
+    if (rc != SPW_OK)
+        return rc;
+    if (view.place == SPW_DEVICE) {
+        struct spw__device *device = buffer->manager->device;
+        rc = spw__device_copy_to(device, NULL, (uint64_t)(uintptr_t)view.data + offset, src, bytes);
+        const int settled = spw__device_settle(device, NULL); /* src is the caller's again, in failure too */
+        rc = spw__loss_name(rc != SPW_OK ? rc : settled, buffer->tag);
+    } else {
+        memcpy((char *)view.data + offset, src, bytes);
+    }
+    const int unmapped = spw_unmap(buffer, &view, NULL);
+    return rc != SPW_OK ? rc : unmapped;
+}
+
 int spw_buffer_write(spw_buffer *buffer, size_t offset, const void *src, size_t bytes)
 {
     int rc = spw__handle_check(buffer, "spw_buffer_write");
@@ -128,8 +154,6 @@ int spw_buffer_write(spw_buffer *buffer, size_t offset, const void *src, size_t 
         return SPW_OK;
     if (!src)
         return spw__fail(SPW_EINVAL, "spw_buffer_write: src is NULL");
-    spw_view view;
-    const uint32_t flags = SPW_MAP_WRITE | SPW_MAP_HERE | (bytes == payload->size ? SPW_MAP_DISCARD : 0);
     spw__mutex_lock(&payload->lock);
     const bool sealed = payload->sealed;
     rc = spw__payload_check_locked(payload);
@@ -139,17 +163,9 @@ int spw_buffer_write(spw_buffer *buffer, size_t offset, const void *src, size_t 
     if (sealed)
         return spw__fail(SPW_ESEALED, "spw_buffer_write: the buffer \"%s\" is sealed: its content is immutable",
                          buffer->tag);
-    rc = spw_map(buffer, place_to_write(buffer), flags, NULL, &view);
-    if (rc != SPW_OK)
-        return rc;
-    if (view.place == SPW_DEVICE) {
-        struct spw__device *device = buffer->manager->device;
-        rc = spw__device_copy_to(device, NULL, (uint64_t)(uintptr_t)view.data + offset, src, bytes);
-        const int settled = spw__device_settle(device, NULL); /* src is the caller's again, in failure too */
-        rc = spw__loss_name(rc != SPW_OK ? rc : settled, buffer->tag);
-    } else {
-        memcpy((char *)view.data + offset, src, bytes);
-    }
-    const int unmapped = spw_unmap(buffer, &view, NULL);
-    return rc != SPW_OK ? rc : unmapped;
+    struct spw__waitset *waits = &buffer->manager->waits;
+    spw__waitset_enter(waits); /* what it does once its waits are over comes before a forced destroy */
+    rc = write_through_map(buffer, offset, src, bytes);
+    spw__waitset_leave(waits);
+    return rc;
 }
