@@ -3,7 +3,7 @@
 
 int eng_store_fail(const struct eng_store *store, int code, const char *doing, const char *tag, struct eng_error *error)
 {
-    if ((code != SPW_ENOMEM && code != SPW_ETIMEDOUT) || store->has_disk)
+    if ((code != SPW_ENOMEM && code != SPW_EFRAG && code != SPW_ETIMEDOUT) || store->has_disk)
         return eng_fail_library(error, code, "cannot %s %s", doing, tag);
     (void)eng_fail(error, ENG_FAILED, "cannot %s %s: the data does not fit in memory: --disk DIR lets it go to disk",
                    doing, tag);
