@@ -5,8 +5,8 @@
  *
  * It is a descriptor over three: an eventfd for what happens, a timer for what comes due, and with threads=0 that of
  * the I/O engine. Whatever changes what there is to do changes it first and calls spw__loop_changed then, which looks
- * under its lock, so that the last caller leaves the descriptor as things are: nothing is ever "cleared", and no wake-up
- * can be taken from another thread.
+ * under its lock, so that the last caller leaves the descriptor as things are: nothing is ever "cleared", and nobody
+ * can take a wake-up from another thread.
  *
  * Threads: any, also under locks that rank before its own. Ownership: the manager's; nothing is opened until asked for.
  */
