@@ -2,7 +2,6 @@
 #include <spillway/spillway.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define MUST(call) do { if ((call) != SPW_OK) { puts(spw_error_detail()->message); return 1; } } while (0)
 enum { COUNT = 32, BYTES = 1 << 20 };
@@ -33,13 +32,12 @@ static int on_mapped(int i)
     return 0;
 }
 
-/* The event loop: sleeps in poll(2) alone, and handles each ticket as it ends. */
+/* The event loop: sleeps in poll(2) alone, lends its thread to the library, and handles each ticket as it ends. */
 static int run_loop(spw_manager *manager, int (*on_end)(int i))
 {
     struct pollfd events[] = {{.fd = spw_manager_fd(manager), .events = POLLIN}}; /* a server's sockets would follow */
     for (int left = COUNT; left > 0;) {
-        uint64_t ended;
-        if (poll(events, 1, -1) != 1 || read(events[0].fd, &ended, sizeof ended) != sizeof ended)
+        if (poll(events, 1, -1) != 1 || spw_progress(manager, 0) < 0)
             return 1;
         for (int i = 0; i < COUNT; i++) {
             const int rc = tickets[i] ? spw_ticket_poll(tickets[i]) : SPW_EAGAIN;
@@ -62,7 +60,7 @@ int main(void)
     spw_options options;
 
     spw_options_init(&options);
-    options.spec = "host=8M; disk=.:64M";
+    options.spec = "host=8M; disk=.:64M; threads=0"; /* the loop's own thread does it all; with threads=1 it need not */
     MUST(spw_manager_create(&options, &manager));
     for (int i = 0; i < COUNT; i++) /* 32 MiB are asked for at once; none of these calls waits */
         MUST(spw_admit_start(manager, BYTES, NULL, &tickets[i]));

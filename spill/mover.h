@@ -142,8 +142,8 @@ void spw__mover_drop(struct spw__move *move);
 bool spw__mover_drive(struct spw__mover *mover, int64_t timeout_ns);
 
 /* When spw__mover_drive has something to do, by the real clock: 0: now; UINT64_MAX: once the descriptor is readable, or
- * the changed hook was called. While somebody drives, and with a thread of the mover's, it is UINT64_MAX. Any
- * thread. */
+ * the changed hook was called. While somebody drives, and with a thread of the mover's, it is UINT64_MAX. Any thread.
+ */
 uint64_t spw__mover_due_ns(struct spw__mover *mover);
 /* Readable when I/O has completed that spw__mover_drive has not seen; the mover's. Before that is relied upon it must
  * have been asked for. Any thread. */

@@ -297,6 +297,42 @@ START_TEST(a_second_thread_that_submits_always_wakes_the_loop)
 }
 END_TEST
 
+/* Tickets that try once, and find a clean copy to drop. */
+static void *try_once(void *arg)
+{
+    for (unsigned round = 0; round < ROUNDS / 20; round++) {
+        check_at(arg, SPW_HOST, 5);
+        atomic_store(&handed, start_alloc_within(MIB, 0));
+        while (atomic_load(&handed))
+            (void)sched_yield();
+    }
+    return NULL;
+}
+
+START_TEST(a_ticket_that_tries_once_has_room_made_before_its_time_is_up)
+{
+    open_manager(SMALL_HOST "; threads=0");
+    spw_buffer *buffer = must_make(SPW_HOST, 512 * KIB, 5);
+    push_out(SPW_HOST, MIB);
+    ck_assert_int_ge(spw_manager_fd(manager), 0);
+    const pthread_t thread = must_start(try_once, buffer);
+    for (unsigned round = 0; round < ROUNDS / 20;) {
+        spw_ticket *ticket = atomic_load(&handed);
+        const int rc = ticket ? spw_ticket_poll(ticket) : SPW_EAGAIN;
+        if (rc == SPW_EAGAIN) {
+            sleep_once();
+            continue;
+        }
+        ck_assert_msg(rc == SPW_OK, "round %u: %s", round, spw_error_detail()->message);
+        must_destroy(ticket);
+        atomic_store(&handed, NULL);
+        round++;
+    }
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    must_release(buffer);
+}
+END_TEST
+
 /* Calls that block, and so drive the same engine. */
 static void *read_by_blocking(void *arg)
 {
@@ -368,6 +404,7 @@ int main(void)
     tcase_add_test(tests, with_our_thread_it_tells_of_ends_alone);
     tcase_add_test(tests, progress_by_another_thread_takes_no_end_from_the_loop);
     tcase_add_test(tests, a_second_thread_that_submits_always_wakes_the_loop);
+    tcase_add_test(tests, a_ticket_that_tries_once_has_room_made_before_its_time_is_up);
     tcase_add_loop_test(tests, calls_that_block_beside_the_loop_take_no_wake_up_from_it, 0, IO_KINDS);
     tcase_add_test(tests, no_descriptor_left_is_an_error_and_the_next_try_works);
     suite_add_tcase(suite, tests);

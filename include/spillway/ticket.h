@@ -134,11 +134,12 @@ SPW_API SPW_MUST_CHECK int spw_ticket_take_block(spw_ticket *ticket, spw_block *
  * that of free. Since 0.1. */
 SPW_API int spw_ticket_destroy(spw_ticket *ticket);
 
-/* A descriptor (eventfd) that is readable once a ticket has ended since it was last read, be it while it was started:
- * poll(2) it for reading, read its 8 bytes, then poll the tickets. Tickets that were destroyed under way do not count.
- * The same one each time, close-on-exec and non-blocking; it belongs to the manager and is closed with it. Never
- * blocks. Errors are negative: SPW_EINVAL (NULL), SPW_ENOMEM (the system has no descriptor left), SPW_EFORK. Since 0.1.
- */
+/* A descriptor for event loops: while it is readable, call spw_progress(manager, 0), then poll the tickets. It is
+ * readable as long as a ticket that has ended was not looked at (poll, wait, take, destroy), and with threads=0 as long
+ * as spw_progress has something to do, or device work is to be asked for again. It is only to be polled: nothing is
+ * read from it, and it becomes unreadable by itself. The same one each time, close-on-exec; it belongs to the manager
+ * and is closed with it. Never blocks. Errors are negative: SPW_EINVAL (NULL), SPW_ENOMEM (the system has no
+ * descriptor, or no memory for one, left), SPW_EFORK. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_manager_fd(spw_manager *manager);
 
 SPW_END_DECLS

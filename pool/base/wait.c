@@ -311,9 +311,11 @@ uint64_t spw__waitset_expire(struct spw__waitset *set)
     if (now < due_ns)
         return due_ns;
     spw__mutex_lock(&set->lock);
-    while ((first = set->trees[SPW__WAIT_TREE_DEADLINE].first) && first->order.band <= now)
-        spw__wait_finish_locked(set, first->owner, SPW_ETIMEDOUT);
-    spw__wait_lapse_locked(set, now);
+    if (atomic_load(&set->deferring) == 0) {
+        while ((first = set->trees[SPW__WAIT_TREE_DEADLINE].first) && first->order.band <= now)
+            spw__wait_finish_locked(set, first->owner, SPW_ETIMEDOUT);
+        spw__wait_lapse_locked(set, now);
+    }
     spw__wait_settle_unlock(set);
     return atomic_load(&set->due_ns);
 }

@@ -135,6 +135,8 @@ struct spw__waitset {
     _Atomic uint32_t n_waiting[32]; /* atomic: waiters per channel bit, changed under lock */
     _Atomic uint32_t barred;        /* atomic: channels with a barrier, changed under lock */
     _Atomic uint64_t due_ns;        /* atomic: when spw__waitset_expire has something to do, changed under lock */
+    _Atomic uint32_t deferring;     /* atomic, raised before a waiter is enqueued whose time may be up before it was
+                                       given what it is to have first: until then nobody's time is up in expire */
     _Atomic uint32_t visitors;      /* atomic: threads on their way here from a cancel token; they leave under lock */
     const struct spw__clock *clock;
     /* Hooks, set before anybody waits; each may be NULL. */
@@ -220,8 +222,8 @@ void spw__waitset_visit_demands(struct spw__waitset *set, uint32_t channels,
 bool spw__waitset_summon_locked(struct spw__waitset *set, unsigned channel, bool urgent);
 
 /* Completes those whose deadline has passed, ends barriers that stall, and returns when it is to be called next
- * (UINT64_MAX: not before the timer hook says so). One load while nothing is due. For asynchronous waiters and manual
- * clocks: blocked threads time themselves. */
+ * (UINT64_MAX: not before the timer hook says so; a time that has passed: deferring). One load while nothing is due.
+ * For asynchronous waiters and manual clocks: blocked threads time themselves. */
 uint64_t spw__waitset_expire(struct spw__waitset *set);
 
 /* Bracket a call that may wait, from before it enqueues until it has looked at its manager for the last time. May nest.

@@ -1,12 +1,12 @@
 /* What an event loop is told: a descriptor that is readable exactly as long as there is something for it to do.
  *
- *     dark --a ticket has ended, unseen | with threads=0: something to do, I/O completed, a time has come--> readable
- *     readable --every such ticket was looked at, and spw_progress has left nothing to do (changed)--> dark
+ *     dark --a ticket has ended | with threads=0: something to do, I/O completed, a time has come--> readable
+ *     readable --every such ticket was looked at, and spw_progress has left nothing to do--> dark
  *
- * It is a descriptor over three: an eventfd for what happens, a timer for what comes due, and with threads=0 that of the
- * I/O engine. Whatever changes what there is to do changes it first and calls spw__loop_changed then, which compares
- * under its lock, so that the last caller leaves the descriptor as things are: nothing is ever "cleared", and no wake-up
- * can be taken from another thread.
+ * It is a descriptor over three: an eventfd for what happens, a timer for what comes due, and with threads=0 that of
+ * the I/O engine. Whatever changes what there is to do changes it first and calls spw__loop_changed then, which looks
+ * under its lock, so that the last caller leaves the descriptor as things are: nothing is ever "cleared", and nobody
+ * can take a wake-up from another thread.
  *
  * Threads: any, also under locks that rank before its own. Ownership: the manager's; nothing is opened until asked for.
  */

@@ -359,8 +359,7 @@ static int grant(struct spw__request *request, struct spw_task *task, int rc)
     return rc;
 }
 
-int spw__request_start(struct spw__request *request, const spw_wait_options *wait, uint64_t deadline_ns,
-                       bool *calls_for_room)
+int spw__request_start(struct spw__request *request, const spw_wait_options *wait, uint64_t deadline_ns)
 {
     if (!request->group)
         request->group = spw__task_node(request->manager, wait->task);
@@ -370,8 +369,6 @@ int spw__request_start(struct spw__request *request, const spw_wait_options *wai
     rc = try_at_once(request);
     if (rc != SPW_EAGAIN)
         return grant(request, wait->task, rc);
-    /* From here on until room was made nobody's time is up: one that tries but once is to have seen it. */
-    *calls_for_room = !atomic_exchange(&request->manager->tickets.making_room, true);
     enqueue(request, wait, deadline_ns, false);
     return SPW__REQUEST_WAITS;
 }

@@ -69,12 +69,10 @@ int spw__request_run(struct spw__request *request, const spw_wait_options *wait)
 void spw__request_over(const struct spw__request *request);
 
 /* The asynchronous form. start ends as run does, without waiting, or gives SPW__REQUEST_WAITS: then room is still to be
- * made for it, by its caller where *calls_for_room says so, else by who was told before; and once completed was called
- * finish is given the waiter's result, and ends as run does. The request stays where it is until then; wait.task is the
- * task, if any, and counts the call as a user. */
+ * made for it (make_room in ticket.c), and once completed was called finish is given the waiter's result, and ends as
+ * run does. The request stays where it is until then; wait.task is the task, if any, and counts the call as a user. */
 #define SPW__REQUEST_WAITS 1
-int spw__request_start(struct spw__request *request, const spw_wait_options *wait, uint64_t deadline_ns,
-                       bool *calls_for_room);
+int spw__request_start(struct spw__request *request, const spw_wait_options *wait, uint64_t deadline_ns);
 int spw__request_finish(struct spw__request *request, int rc);
 
 /* False: it can never fit, as budgets are now, whatever is freed. */

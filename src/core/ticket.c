@@ -10,7 +10,7 @@
 #include "src/core/handle.h"
 #include "src/core/manager.h"
 
-enum { TICKETS_PER_CHUNK = 16 };
+enum { TICKETS_PER_CHUNK = 16, DEFERRED_NS = 20000 };
 
 struct spw__ticket_chunk {
     struct spw__ticket_chunk *next;
@@ -276,12 +276,14 @@ static void make_room(struct spw__move *move, int status)
     struct spw_manager *manager = move->arg;
     (void)status;
     atomic_store(&manager->tickets.making_room, false);
+    const uint32_t tries = atomic_exchange(&manager->tickets.tries, 0);
     /* Everybody who waits is asked what he needs: not where no pool could grow. */
     for (spw_tier tier = SPW_TIER_DEVICE; tier < SPW__MEMORY_TIERS; tier++)
         while (spw__waitset_busy(&manager->waits, SPW__CHANNEL(tier)) &&
                spw__tier_can_grow(spw__tier_of(manager, tier)) && spw__pressure_grow(manager, tier, NULL)) {
         }
     spw__pressure_kick(manager, SPW_TIER_HOST);
+    (void)atomic_fetch_sub(&manager->waits.deferring, tries);
     (void)spw__waitset_expire(&manager->waits); /* those whose deadline was to try once */
 }
 
@@ -290,14 +292,21 @@ int spw__ticket_start_request(spw_ticket *ticket, struct spw__request *request)
     struct spw_manager *manager = ticket->manager;
     struct spw__tickets *tickets = &manager->tickets;
     const uint32_t wakes = ticket->wakes;
+    const int64_t timeout_ms = ticket->wait.timeout_ms < 0 ? manager->default_timeout_ms : ticket->wait.timeout_ms;
+    const uint32_t tries = timeout_ms == 0;
     request->completed = request_completed;
     request->arg = ticket;
-    bool calls_for_room = false;
-    const int rc = spw__request_start(request, &ticket->wait, ticket->deadline_ns, &calls_for_room);
-    if (rc != SPW__REQUEST_WAITS)
+    if (tries)
+        (void)atomic_fetch_add(&manager->waits.deferring, 1);
+    const int rc = spw__request_start(request, &ticket->wait, ticket->deadline_ns);
+    if (rc != SPW__REQUEST_WAITS) {
+        if (tries)
+            (void)atomic_fetch_sub(&manager->waits.deferring, 1);
         return rc;
+    }
+    (void)atomic_fetch_add(&tickets->tries, tries);
     spw__ticket_note_enqueued(ticket, &request->waiter, wakes);
-    if (calls_for_room) {
+    if (!atomic_exchange(&tickets->making_room, true)) {
         tickets->room_move = (struct spw__move){.done = make_room, .arg = manager, .demand = true};
         spw__mover_submit(manager->mover, &tickets->room_move);
     }
@@ -357,7 +366,7 @@ int64_t spw__tickets_due(void *arg)
     if (due_ns == UINT64_MAX || is_manual(manager->env.clock))
         return -1;
     const uint64_t now = spw__clock_now_ns(manager->env.clock);
-    return due_ns > now ? (int64_t)(due_ns - now) : 0;
+    return due_ns > now ? (int64_t)(due_ns - now) : DEFERRED_NS;
 }
 
 void spw__tickets_timer(void *arg, uint64_t due_ns)

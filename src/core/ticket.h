@@ -137,6 +137,7 @@ struct spw__tickets {
     _Atomic uint32_t live;               /* atomic: handles */
     _Atomic uint32_t under_way;          /* atomic, lowered under lock: calls, of destroyed tickets too */
     atomic_bool making_room;             /* atomic: the move is submitted */
+    _Atomic uint32_t tries;              /* atomic: tickets that try once, for which the next one makes room */
     struct spw__move room_move;
 };
 
