@@ -32,6 +32,7 @@ struct spw__device {
     _Atomic int loss;           /* atomic: enum spw__loss, only upwards */
     char loss_text[96];         /* written by who made it DESCRIBED, constant once it is LOST */
     _Atomic unsigned unanswered; /* atomic: questions whether work is done that had no answer, in a row */
+    _Atomic uint64_t unanswered_since_ns; /* atomic: when the first of these was asked */
 };
 
 enum { SPW__MAP_EXPORT = 1, SPW__MAP_RDMA = 2 };

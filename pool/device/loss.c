@@ -7,10 +7,15 @@
  * more, however often it is asked, is taken for lost: else whoever waits for the work would wait for ever.
  */
 #include <stdio.h>
+#include <time.h>
 
+#include "pool/base/clock.h"
 #include "pool/device/inside.h"
 
+/* Both: so many questions, over so long a time. A driver in trouble answers wrongly at once, and many times. */
 #define UNANSWERED_MAX 64u
+#define UNANSWERED_NS  UINT64_C(1000000000)
+#define PAUSE_NS       500000 /* between two questions of a thread that waits */
 
 void spw__device_lose(struct spw__device *device, spw__cu_result result, const char *what)
 {
@@ -35,9 +40,16 @@ const char *spw__device_loss(const struct spw__device *device)
 /* Notes an answer to the question whether work is done. */
 static void note_answer(struct spw__device *device, spw__cu_result result, const char *what)
 {
-    if (result == SPW__CU_SUCCESS || result == SPW__CU_ERROR_NOT_READY)
+    if (result == SPW__CU_SUCCESS || result == SPW__CU_ERROR_NOT_READY) {
         atomic_store_explicit(&device->unanswered, 0, memory_order_relaxed);
-    else if (spw__cu_is_sticky(result) || atomic_fetch_add(&device->unanswered, 1) + 1 >= UNANSWERED_MAX)
+        return;
+    }
+    const uint64_t now = spw__clock_monotonic_ns();
+    const unsigned before = atomic_fetch_add(&device->unanswered, 1);
+    if (before == 0)
+        atomic_store(&device->unanswered_since_ns, now);
+    const uint64_t since = atomic_load(&device->unanswered_since_ns);
+    if (spw__cu_is_sticky(result) || (before + 1 >= UNANSWERED_MAX && now >= since + UNANSWERED_NS))
         spw__device_lose(device, result, what);
 }
 
@@ -57,11 +69,14 @@ static bool is_callers_mistake(spw__cu_result result)
 
 int spw__device_settle(struct spw__device *device, spw__stream stream)
 {
-    spw__cu_result result;
-    do {
-        result = CALL(device, stream_synchronize, stream);
-        if (!is_callers_mistake(result))
-            note_answer(device, result, "cuStreamSynchronize");
-    } while (result != SPW__CU_SUCCESS && !is_callers_mistake(result) && !spw__device_is_lost(device));
-    return check(device, result, "cuStreamSynchronize");
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    for (;;) {
+        const spw__cu_result result = CALL(device, stream_synchronize, stream);
+        if (result == SPW__CU_SUCCESS || is_callers_mistake(result))
+            return check(device, result, "cuStreamSynchronize");
+        note_answer(device, result, "cuStreamSynchronize");
+        if (spw__device_is_lost(device))
+            return check(device, result, "cuStreamSynchronize");
+        (void)nanosleep(&pause, NULL);
+    }
 }
