@@ -5,6 +5,7 @@
 #include "engine/sizing.h"
 
 static struct eng_error error;
+static int has_disk = 1;
 
 /* Plans a join of TPC-H's tables at scale factor 0.1, as often over as scale says, with budgets in KiB. */
 static int plan_join(struct eng_plan *plan, const uint64_t budgets[3], enum eng_work work, unsigned threads,
@@ -19,6 +20,8 @@ static int plan_join(struct eng_plan *plan, const uint64_t budgets[3], enum eng_
         sources[side].rows *= scale;
     }
     spw_spec_init(&spec);
+    spec.folders[0] = (spw_spec_folder){.path = ".", .path_length = 1};
+    spec.n_folders = has_disk ? 1 : 0;
     for (unsigned tier = 0; tier < 3; tier++) {
         spec.n_pools[tier] = budgets[tier] > 0;
         spec.pools[tier][0] = (spw_spec_pool){budgets[tier] << 10, 0};
@@ -92,6 +95,21 @@ START_TEST(plan_works_on_the_device_where_it_suffices)
 }
 END_TEST
 
+/* The tables of scale factor 0.1 have more than 8 MiB. */
+START_TEST(plan_without_a_disk_works_on_the_device_where_there_is_room_to_spare)
+{
+    static const uint64_t scarce[3] = {8192, 0, 8192}, ample[3] = {65536, 0, 16384};
+    struct eng_plan plan;
+    has_disk = 0;
+    ck_assert_msg(plan_join(&plan, scarce, ENG_WORK_AUTO, 1, 1) == 0, "%s", error.text);
+    ck_assert_uint_eq(plan.work, SPW_HOST);
+    ck_assert_msg(plan_join(&plan, scarce, ENG_WORK_DEVICE, 1, 1) == 0, "%s", error.text);
+    ck_assert_uint_eq(plan.work, SPW_DEVICE);
+    ck_assert_msg(plan_join(&plan, ample, ENG_WORK_AUTO, 1, 1) == 0, "%s", error.text);
+    ck_assert_uint_eq(plan.work, SPW_DEVICE);
+}
+END_TEST
+
 START_TEST(plan_refuses_a_device_below_the_smallest)
 {
     static const struct {
@@ -138,6 +156,7 @@ int main(void)
     tcase_add_test(plans, plan_keeps_half_of_the_work_place_unmapped);
     tcase_add_test(plans, plan_keeps_half_of_the_device_unmapped);
     tcase_add_loop_test(plans, plan_works_on_the_device_where_it_suffices, 0, 8);
+    tcase_add_test(plans, plan_without_a_disk_works_on_the_device_where_there_is_room_to_spare);
     tcase_add_loop_test(plans, plan_refuses_a_device_below_the_smallest, 0, 4);
     tcase_add_loop_test(plans, plan_refuses_budgets_below_the_smallest, 0, 10);
     suite_add_tcase(suite, plans);

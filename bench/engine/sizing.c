@@ -70,17 +70,26 @@ static uint64_t usable_bytes(const struct eng_plan *plan, const spw_spec *spec, 
     return largest->size_bytes > staging ? largest->size_bytes - staging : 0;
 }
 
-static int device_suffices(const struct eng_plan *plan, const spw_spec *spec, unsigned threads)
+/* Chunks made on the device have to fit there, as they are made: without a disk it is chosen only where there is room to
+ * spare, twice the tables in all tiers. */
+static int device_suffices(const struct eng_plan *plan, const spw_spec *spec, unsigned threads,
+                           const struct eng_source sources[ENG_SIDES])
 {
-    uint64_t limit;
+    uint64_t limit, memory = 0, tables = 0;
     if (spec->n_pools[SPW_TIER_DEVICE] == 0)
+        return 0;
+    for (int tier = SPW_TIER_DEVICE; tier <= SPW_TIER_HOST; tier++)
+        memory += eng_tier_bytes(spec, (spw_tier)tier);
+    for (unsigned side = 0; side < ENG_SIDES; side++)
+        tables += (uint64_t)sources[side].rows * eng_source_row_bytes(&sources[side]);
+    if (spec->n_folders == 0 && memory / 2 < tables)
         return 0;
     return usable_bytes(plan, spec, SPW_TIER_DEVICE, &limit) / (threads != 0 ? threads : cpu_count()) >= ENG_WORK_MIN &&
            limit >= WORK_MIN;
 }
 
 static int choose_work(struct eng_plan *plan, const spw_spec *spec, enum eng_work work, unsigned threads,
-                       struct eng_error *error)
+                       const struct eng_source sources[ENG_SIDES], struct eng_error *error)
 {
     if (spec->n_pools[SPW_TIER_HOST] > 0)
         plan->work = SPW_HOST;
@@ -91,7 +100,7 @@ static int choose_work(struct eng_plan *plan, const spw_spec *spec, enum eng_wor
                         "device", smallest_tier(spec) == UINT64_MAX ? "no memory at all" : "only a device tier");
     if (work == ENG_WORK_DEVICE && spec->n_pools[SPW_TIER_DEVICE] == 0)
         return eng_fail(error, ENG_USAGE, "--work device: there is no device tier without --device-limit");
-    if (work == ENG_WORK_DEVICE || (work == ENG_WORK_AUTO && device_suffices(plan, spec, threads)))
+    if (work == ENG_WORK_DEVICE || (work == ENG_WORK_AUTO && device_suffices(plan, spec, threads, sources)))
         plan->work = SPW_DEVICE;
     for (int tier = SPW_TIER_DEVICE; tier <= SPW_TIER_HOST; tier++) {
         uint64_t bytes = eng_tier_bytes(spec, (spw_tier)tier);
@@ -172,7 +181,7 @@ int eng_plan_make(struct eng_plan *plan, const spw_spec *spec, enum eng_work wor
     uint64_t smallest = smallest_tier(spec);
     uint64_t piece = spec->piece_bytes != 0 ? spec->piece_bytes : min_u64(16 * MIB, smallest / 8);
     plan->staging_bytes = spec->staging_bytes != 0 ? spec->staging_bytes : min_u64(64 * MIB, smallest / 4);
-    if (choose_work(plan, spec, work, threads, error) != 0)
+    if (choose_work(plan, spec, work, threads, sources, error) != 0)
         return -1;
     uint64_t usable = usable_bytes(plan, spec, SPW_PLACE_TIER(plan->work), &limit);
     if (choose_threads(plan, usable, threads, error) != 0)
