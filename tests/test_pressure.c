@@ -453,6 +453,8 @@ START_TEST(a_failed_call_keeps_its_own_detail_while_others_wait)
     spw_buffer *first = must_alloc(SPW_HOST, 20 * MIB);
     struct asking asking = {.place = SPW_HOST, .bytes = 64 * MIB, .timeout_ms = SPW_TIMEOUT_INFINITE};
     const pthread_t thread = start_asking(&asking);
+    while (!first_waiter_sleeps(SPW_TIER_HOST)) /* so that it does not meet the fault that is meant for this one */
+        (void)sched_yield();
     spw_alloc_options_init(&options);
     options.flags = SPW_NOWAIT;
     spw__fault_arm(SPW__FAULT_META_ALLOC, 1, 1, ENOMEM);
