@@ -246,6 +246,16 @@ static inline spw_buffer *must_make(spw_place place, size_t bytes, unsigned seed
     return buffer;
 }
 
+/* Of somebody who waits for room in tier: its thread does nothing more by itself. */
+static inline bool first_waiter_sleeps(spw_tier tier)
+{
+    spw__mutex_lock(&manager->waits.lock);
+    const struct spw__waiter *waiter = manager->waits.trees[tier].first->owner;
+    const bool sleeps = waiter->blocked;
+    spw__mutex_unlock(&manager->waits.lock);
+    return sleeps;
+}
+
 static inline int alloc_within(spw_place place, size_t bytes, int64_t timeout_ms, spw_buffer **out)
 {
     spw_alloc_options options;

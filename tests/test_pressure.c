@@ -164,6 +164,8 @@ START_TEST(a_wait_ends_at_its_deadline_on_the_managers_clock_and_says_what_was_s
     spw_buffer *full = must_alloc(SPW_HOST, MIB - 100 * KIB);
     struct asking asking = {.bytes = 200 * KIB, .timeout_ms = 1000};
     const pthread_t thread = start_asking(&asking);
+    while (!first_waiter_sleeps(SPW_TIER_HOST)) /* or nobody may expire it once its deadline is known */
+        (void)sched_yield();
     atomic_store(&clock.manual_ns, 5999999999);
     ck_assert_int_eq(spw_progress(manager, 0), 0);
     ck_assert(spw__waitset_busy(&manager->waits, SPW__CHANNEL(SPW_TIER_HOST)));
@@ -453,6 +455,8 @@ START_TEST(a_failed_call_keeps_its_own_detail_while_others_wait)
     spw_buffer *first = must_alloc(SPW_HOST, 20 * MIB);
     struct asking asking = {.place = SPW_HOST, .bytes = 64 * MIB, .timeout_ms = SPW_TIMEOUT_INFINITE};
     const pthread_t thread = start_asking(&asking);
+    while (!first_waiter_sleeps(SPW_TIER_HOST)) /* so that it does not meet the fault that is meant for this one */
+        (void)sched_yield();
     spw_alloc_options_init(&options);
     options.flags = SPW_NOWAIT;
     spw__fault_arm(SPW__FAULT_META_ALLOC, 1, 1, ENOMEM);

@@ -60,6 +60,7 @@ struct spw__pressure {
     struct spw__mutex lock;  /* one choice of victims at a time */
     bool failed;             /* guarded by lock: a victim could not be written in this round */
     spw_error_info failure;  /* guarded by lock: why */
+    _Atomic uint64_t looks;  /* atomic: how often somebody began to look what is to be done, whatever had happened */
 };
 
 /* Handles lie in chunks that are never given back while the manager lives, so that a stale one is recognised. */

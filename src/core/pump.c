@@ -220,21 +220,34 @@ static bool evict(struct spw_manager *manager, const struct spw__victim *victim)
     return result != SPW__EVICT_BUSY;
 }
 
+/* True when nobody has begun to look since seen was set, which is set again. Who has may have freed what a victim
+ * lacked that could not be started, and took it for one that leaves. */
+static bool looked_last(struct spw__pressure *pressure, uint64_t *seen)
+{
+    const uint64_t before = *seen;
+    *seen = atomic_load(&pressure->looks);
+    return *seen == before;
+}
+
 /* Evicts, opens holes and, for a helper, calls reclaimers until nothing more is needed, can be found, or can be done
  * now. True when it has called one. */
 static bool pump(struct spw_manager *manager, spw_tier tier, struct spw__waiter *helper)
 {
+    struct spw__pressure *pressure = &manager->pressure[tier];
     struct chooser chooser = {.helper = helper};
     const struct spw__demand *hole = &chooser.hole;
+    uint64_t seen = atomic_fetch_add(&pressure->looks, 1) + 1;
     unsigned searches = 0;
     bool more = true, called = false;
     while (more) {
-        spw__mutex_lock(&manager->pressure[tier].lock);
+        spw__mutex_lock(&pressure->lock);
         const enum choice choice = choose_locked(manager, spw__tier_of(manager, tier), &chooser);
-        spw__mutex_unlock(&manager->pressure[tier].lock);
+        spw__mutex_unlock(&pressure->lock);
         switch (choice) {
         case CHOSE_NOTHING: more = false; break;
-        case CHOSE_VICTIM: chooser.no_victims = !evict(manager, &chooser.victim); break;
+        case CHOSE_VICTIM:
+            chooser.no_victims = !evict(manager, &chooser.victim) && looked_last(pressure, &seen);
+            break;
         case CHOSE_RECLAIMER:
             (void)spw__reclaim_call(&chooser.call);
             called = true;
