@@ -43,6 +43,8 @@ static int grow_locked(struct spw__tier *tier, struct spw__pool *pool, uint64_t 
             rc = spw__range_grow(pool->range, part);
         if (rc == SPW_OK)
             pool->grown = part;
+        if (pool->reach < pool->grown) /* a device that had no memory before has some now */
+            pool->reach = pool->grown;
         pool->growing = rc == SPW_OK && part < end;
         spw__cond_broadcast(&pool->grown_cond);
     }
