@@ -79,6 +79,12 @@ also '  meta         1048576 bytes (1 MiB)'
 says 2 'spillway spec: one configuration string is wanted' "$spillway" spec
 says 2 'spillway spec: one configuration string is wanted' "$spillway" spec 1024 1024
 says 2 'spillway spec: configuration string, byte 5: expected a pool size in bytes, found "x"' "$spillway" spec 1024,x
+says 2 'spillway spec: a model (model=) is of the simulated device, and the driver is auto: add driver=sim' \
+    "$spillway" spec 'device=20M; model=b200'
+says 2 'spillway spec: the pools of device= have 209715200 bytes together, and the memory of model= is 175781250 bytes' \
+    "$spillway" spec 'device=200M; driver=sim; model=b200/1024'
+says 0 '  driver       sim, device 0, adversarial schedule 7' "$spillway" spec 'device=1M; driver=sim:7; model=b200/1024'
+also '    without effect but for the memory: an adversarial schedule knows no time'
 caret '' 0
 caret '10G' 2
 caret '1024,' 5

@@ -230,7 +230,7 @@ START_TEST(the_environment_fills_them_in)
     ck_assert_int_eq(spec.grow, SPW_GROW_VMM);
     ck_assert_int_eq(spec.driver, SPW_DRIVER_SIM);
     ck_assert_uint_eq(spec.sim_seed, 3);
-    ck_assert_int_eq(spw__spec_check(&spec), SPW_OK);
+    ck_assert_int_eq(spw__spec_check(&spec, named), SPW_OK);
 }
 END_TEST
 
