@@ -63,10 +63,10 @@ fi
 # spec
 says 0 'device: 3 pools, 13958643712 bytes (13 GiB)' "$spillway" spec \
     '10737418240,2147483648:20971520,1073741824:2097152'
-also '  pool 1    10737418240 bytes (10 GiB)           requests of any size'
-also '  pool 3    1073741824 bytes (1 GiB)             requests up to 2097152 bytes (2 MiB)'
-also '  a request of 2097152 bytes (2 MiB)                pools 3, then 2, then 1'
-also '  a request of 20971521 bytes (20 MiB)              pool 1'
+also '  pool 0    10737418240 bytes (10 GiB)           requests of any size'
+also '  pool 2    1073741824 bytes (1 GiB)             requests up to 2097152 bytes (2 MiB)'
+also '  a request of 2097152 bytes (2 MiB)                pools 2, then 1, then 0'
+also '  a request of 20971521 bytes (20 MiB)              pool 0'
 also '  a request of 10737418241 bytes (10 GiB)           too big: no pool can ever hold it'
 also '  device=10G,2G:20M,1G:2M'
 says 0 'pinned_host: 2 pools, 73014444032 bytes (68 GiB)' "$spillway" spec \

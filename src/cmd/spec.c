@@ -40,7 +40,7 @@ static void print_pools(const spw_spec *spec, int tier)
            cmd_size(spw__spec_tier_bytes(spec, (unsigned)tier), text));
     for (uint32_t i = 0; i < n; i++) {
         const spw_spec_pool *pool = &spec->pools[tier][i];
-        printf("  pool %-4" PRIu32 " %-36s requests ", i + 1, cmd_size(pool->size_bytes, text));
+        printf("  pool %-4" PRIu32 " %-36s requests ", i, cmd_size(pool->size_bytes, text));
         if (pool->limit_bytes)
             printf("up to %s\n", cmd_size(pool->limit_bytes, text));
         else
@@ -88,7 +88,7 @@ static void print_route(const spw_spec *spec, int tier)
         if (pools == 0)
             printf("too big: no pool can ever hold it");
         for (size_t at = 0; at < pools; at++)
-            printf("%s%" PRIu32, at ? ", then " : pools > 1 ? "pools " : "pool ", order[at] + 1);
+            printf("%s%" PRIu32, at ? ", then " : pools > 1 ? "pools " : "pool ", order[at]);
         putchar('\n');
     }
 }
