@@ -86,7 +86,7 @@ static int open_device(struct spw_manager *manager, struct spw__settings *settin
     if (rc != SPW_ENOTSUP || spec->driver != SPW_DRIVER_AUTO)
         return rc;
     spw__logf(&manager->log, settings->defaulted ? SPW__LOG_INFO : SPW__LOG_WARN,
-              "no device tier: %s; driver=sim simulates one", spw_error_detail()->message);
+              "no device tier: %s", spw_error_detail()->message);
     spec->n_pools[SPW_TIER_DEVICE] = 0;
     return SPW_OK;
 }
