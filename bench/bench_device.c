@@ -19,10 +19,14 @@ struct figure figure_from(double *ns, unsigned n)
     return (struct figure){quantile(ns, n, 0.5), quantile(ns, n, 0.1), quantile(ns, n, 0.9)};
 }
 
+static const char help[] =
+    "usage: bench_device [--driver cuda|sim] [--device N] [--json] [--json-file PATH] [--quick]\n"
+    "                    [--at-least RATIO]   (of the driver's rate, else ends with 3)\n"
+    "       bench_device --help\n";
+
 static int usage(void)
 {
-    (void)fprintf(stderr, "usage: bench_device [--driver cuda|sim] [--device N] [--json] [--json-file PATH] [--quick]\n"
-                          "                    [--at-least RATIO]   (of the driver's rate, else ends with 3)\n");
+    (void)fputs(help, stderr);
     return 2;
 }
 
@@ -91,6 +95,8 @@ int main(int argc, char **argv)
     struct result result = {.device = "simulated"};
     struct plain *plain = NULL;
     char why[256] = "";
+    if (argc == 2 && strcmp(argv[1], "--help") == 0)
+        return fputs(help, stdout) < 0;
     int status = parse(&options, argc, argv);
     if (status)
         return status;

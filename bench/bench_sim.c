@@ -131,13 +131,16 @@ int main(int argc, char **argv)
 {
     bool json = false;
     unsigned repeats = REPEATS_MAX;
+    static const char help[] = "usage: bench_sim [--json] [--quick] | --help\n";
+    if (argc == 2 && strcmp(argv[1], "--help") == 0)
+        return fputs(help, stdout) < 0;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0) {
             json = true;
         } else if (strcmp(argv[i], "--quick") == 0) {
             repeats = 3;
         } else {
-            (void)fprintf(stderr, "usage: bench_sim [--json] [--quick]\n");
+            (void)fputs(help, stderr);
             return 2;
         }
     }

@@ -47,7 +47,7 @@ const char join_help[] =
     "  --mode hold          both tables are held in buffers before the join (the only mode)\n"
     "  --threads N          1 to 256; not given: one a CPU, fewer when budgets are small\n"
     "  --io KIND            auto, uring, threads\n"
-    "  --driver KIND        auto, cuda, sim\n"
+    "  --driver KIND        auto, cuda, sim (with a seed: --spec 'driver=sim:SEED')\n"
     "  --work PLACE         where rows are worked on: host, device (a simulated one only), or\n"
     "                       auto: device where it has 1536K for each thread and, without\n"
     "                       --disk, all tiers together hold twice the tables\n"
@@ -208,6 +208,9 @@ static int apply_kinds(const struct raw *raw, struct join_options *options, stru
     static const char *const ios[3] = {"auto", "uring", "threads"};
     static const char *const drivers[3] = {"auto", "cuda", "sim"};
     static const char *const works[3] = {"auto", "host", "device"};
+    if (raw->driver != NULL && strchr(raw->driver, ':') != NULL)
+        return usage(error, "--driver", raw->driver, "a kind alone is wanted; a seed comes with --spec "
+                                                     "'driver=sim:SEED' or the variable SPILLWAY_SIM_SEED");
     unsigned io = options->spec.io, driver = options->spec.driver, work = options->work;
     if (read_kind("--io", raw->io, ios, &io, error) != 0 ||
         read_kind("--driver", raw->driver, drivers, &driver, error) != 0 ||
@@ -292,8 +295,29 @@ static int is_plain(const spw_spec_folder *folder)
     return 1;
 }
 
+/* What a simulated device has from the environment, to stand behind the configuration. Returns what snprintf does. */
+static size_t describe_environment(const struct raw *raw, const spw_spec *spec, char *text, size_t size)
+{
+    static const spw_device_model none;
+    const int driver_open = spec->driver == SPW_DRIVER_AUTO && raw->driver == NULL;
+    const char *driver = driver_open ? getenv("SPILLWAY_DRIVER") : NULL;
+    const int simulated = spec->driver == SPW_DRIVER_SIM || (driver != NULL && strncmp(driver, "sim", 3) == 0);
+    const int seeded = spec->sim_seed != 0 || (driver != NULL && strchr(driver, ':') != NULL);
+    const char *model = memcmp(&spec->model, &none, sizeof none) == 0 ? getenv("SPILLWAY_MODEL") : NULL;
+    const char *seed = seeded ? NULL : getenv("SPILLWAY_SIM_SEED");
+    const char *const values[3] = {driver, model, seed};
+    static const char *const names[3] = {"DRIVER", "MODEL", "SIM_SEED"};
+    size_t used = 0;
+    for (unsigned i = 0; simulated && i < 3; i++) {
+        if (values[i] != NULL && values[i][0] != 0)
+            used += (size_t)snprintf(used < size ? text + used : NULL, used < size ? size - used : 0,
+                                     "; SPILLWAY_%s=%s", names[i], values[i]);
+    }
+    return used;
+}
+
 /* The configuration for people: a string of the library's where it can be one. */
-static int describe(struct join_options *options, struct eng_error *error)
+static int describe(const struct raw *raw, struct join_options *options, struct eng_error *error)
 {
     spw_spec shown = options->spec;
     size_t length = 1;
@@ -304,7 +328,7 @@ static int describe(struct join_options *options, struct eng_error *error)
     }
     if (!plain)
         shown.n_folders = 0;
-    length += spw_spec_format(&shown, NULL, 0);
+    length += spw_spec_format(&shown, NULL, 0) + describe_environment(raw, &shown, NULL, 0);
     char *text = malloc(length);
     if (text == NULL)
         return eng_fail(error, ENG_FAILED, "out of memory");
@@ -315,6 +339,7 @@ static int describe(struct join_options *options, struct eng_error *error)
                          (int)folder->path_length, folder->path, folder->quota_bytes);
         used += (size_t)n;
     }
+    (void)describe_environment(raw, &shown, text + used, length - used);
     options->spec_text = text;
     return 0;
 }
@@ -345,7 +370,7 @@ int join_options_parse(int argc, char *const argv[], struct join_options *option
         return -1;
     (void)snprintf(options->string, sizeof options->string, "%s%s%s", nothing, raw.io != NULL ? "; io=auto" : "",
                    raw.driver != NULL ? "; driver=auto" : "");
-    return describe(options, error);
+    return describe(&raw, options, error);
 }
 
 void join_options_finish(struct join_options *options)

@@ -204,17 +204,19 @@ static int parse_choice(struct spw__spec_cursor *c, const struct spw__spec_key *
 static int parse_driver(struct spw__spec_cursor *c, const struct spw__spec_key *key, spw_spec *spec)
 {
     const char *const end = c->end;
-    const bool seeded = end - c->p > 4 && memcmp(c->p, "sim:", 4) == 0;
+    const char *const colon = c->p == end ? NULL : memchr(c->p + 1, ':', (size_t)(end - c->p) - 1);
     uint32_t driver;
-    if (seeded)
-        c->end = c->p + 3;
+    if (colon)
+        c->end = colon;
     const int rc = parse_choice(c, key, &driver);
     c->end = end;
     if (rc != SPW_OK)
         return rc;
     spec->driver = (spw_driver_kind)driver;
-    if (!seeded)
+    if (!colon)
         return SPW_OK;
+    if (driver != SPW_DRIVER_SIM)
+        return spw__spec_expected(c, colon, "the end, as only sim has a seed (driver=sim:SEED)");
     const char *const where = ++c->p;
     if (!spw__spec_take_number(c, false, &spec->sim_seed) || c->p != end || spec->sim_seed == 0 ||
         spec->sim_seed == UINT64_MAX)

@@ -47,8 +47,12 @@ SPW_MUST_CHECK int spw__spec_environment(spw_spec *spec, uint32_t *named, char *
  * bounds. */
 SPW_MUST_CHECK int spw__spec_fields(spw_spec *spec, uint32_t *named, const spw_spec *fields);
 
-/* What parts contradict each other once all of them are known. SPW_EINVAL. */
-SPW_MUST_CHECK int spw__spec_check(const spw_spec *spec);
+/* What parts contradict each other once all of them are known: a model needs the simulated device, and memory for the
+ * device pools that are named. SPW_EINVAL. */
+SPW_MUST_CHECK int spw__spec_check(const spw_spec *spec, uint32_t named);
+
+/* What the pools of a memory tier have together. */
+uint64_t spw__spec_tier_bytes(const spw_spec *spec, unsigned tier);
 
 /* True if the spec has a model of the simulated device. */
 bool spw__spec_has_model(const spw_spec *spec);

@@ -161,10 +161,26 @@ bool spw__spec_has_model(const spw_spec *spec)
     return memcmp(&spec->model, &none, sizeof none) != 0;
 }
 
-int spw__spec_check(const spw_spec *spec)
+uint64_t spw__spec_tier_bytes(const spw_spec *spec, unsigned tier)
 {
-    if (!spw__spec_has_model(spec) || spec->driver == SPW_DRIVER_SIM)
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < spec->n_pools[tier]; i++)
+        bytes += spec->pools[tier][i].size_bytes;
+    return bytes;
+}
+
+int spw__spec_check(const spw_spec *spec, uint32_t named)
+{
+    const uint64_t memory = spec->model.memory_bytes;
+    const bool has_device = named & SPW__SPEC_BIT(SPW__SPEC_DEVICE);
+    const uint64_t wanted = has_device ? spw__spec_tier_bytes(spec, SPW_TIER_DEVICE) : 0;
+    const spw_error_info info = {.place = SPW_DEVICE, .requested_bytes = wanted, .limit_bytes = memory};
+    if (spw__spec_has_model(spec) && spec->driver != SPW_DRIVER_SIM)
+        return spw__fail(SPW_EINVAL, "a model (model=) is of the simulated device, and the driver is %s: add "
+                                     "driver=sim", spec->driver == SPW_DRIVER_CUDA ? "cuda" : "auto");
+    if (memory == 0 || wanted <= memory)
         return SPW_OK;
-    return spw__fail(SPW_EINVAL, "a model (model=) is of the simulated device, and the driver is %s: add driver=sim",
-                     spec->driver == SPW_DRIVER_CUDA ? "cuda" : "auto");
+    return spw__fail_info(&info, SPW_EINVAL, "the pools of device= have %llu bytes together, and the memory of model= "
+                                             "is %llu bytes: lower device=, or the scale of model=",
+                          (unsigned long long)wanted, (unsigned long long)memory);
 }

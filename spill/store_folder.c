@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,6 +13,9 @@
 #include "pool/base/clock.h"
 #include "pool/base/error.h"
 #include "pool/base/fault.h"
+
+/* Another process that made the folder removes it as its manager goes, maybe between any two of our calls. */
+#define TRIES_MAX 1000
 
 static int fail_os(const struct spw__folder *folder, int code, int os_errno, const char *what)
 {
@@ -23,17 +27,30 @@ static int fail_os(const struct spw__folder *folder, int code, int os_errno, con
 static int open_directory(struct spw__folder *folder, int *dir_fd)
 {
     const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+    folder->created = false;
     *dir_fd = open(folder->path, flags);
-    if (*dir_fd < 0 && errno == ENOENT) {
-        if (mkdir(folder->path, 0700) == 0)
-            folder->created = true;
-        else if (errno != EEXIST)
+    for (int tries = 0; *dir_fd < 0 && errno == ENOENT && tries < TRIES_MAX; tries++) {
+        folder->created = mkdir(folder->path, 0700) == 0;
+        if (!folder->created && errno != EEXIST)
             return fail_os(folder, SPW_EIO, errno, "it cannot be created");
         *dir_fd = open(folder->path, flags);
     }
     if (*dir_fd < 0)
         return fail_os(folder, errno == ENOTDIR ? SPW_EINVAL : SPW_EIO, errno, "it cannot be opened");
     return 0;
+}
+
+/* True if the folder that was opened was removed since: nothing can be made in it. Its name goes last. */
+static bool is_gone(const struct spw__folder *folder, int dir_fd)
+{
+    struct stat opened, named;
+    if (dir_fd < 0 || fstat(dir_fd, &opened) != 0)
+        return false;
+    if (opened.st_nlink == 0)
+        return true;
+    if (stat(folder->path, &named) != 0)
+        return errno == ENOENT;
+    return named.st_dev != opened.st_dev || named.st_ino != opened.st_ino;
 }
 
 /* Somebody who can write to the folder could put names of his own in the way; the sticky bit keeps our names ours. */
@@ -126,6 +143,7 @@ int spw__folder_open(const spw_spec_folder *spec, struct spw__meta *meta, const 
                      struct spw__folder *folder)
 {
     int dir_fd = -1;
+    int tries = 0;
     int rc;
     *folder = (struct spw__folder){.fd = -1, .path_bytes = spec->path_length + 1};
     folder->path = spw__meta_alloc(meta, folder->path_bytes);
@@ -133,11 +151,17 @@ int spw__folder_open(const spw_spec_folder *spec, struct spw__meta *meta, const 
         return spw__fail(SPW_ENOMETA, "no metadata memory for the name of a spill folder: raise meta=");
     memcpy(folder->path, spec->path, spec->path_length);
 
-    rc = open_directory(folder, &dir_fd);
-    if (rc == 0)
-        rc = check_trust(folder, dir_fd);
-    if (rc == 0)
-        rc = open_file(folder, dir_fd, log);
+    do {
+        if (dir_fd >= 0) {
+            (void)close(dir_fd);
+            (void)sched_yield(); /* whoever removes it may not have come to its name yet */
+        }
+        rc = open_directory(folder, &dir_fd);
+        if (rc == 0)
+            rc = check_trust(folder, dir_fd);
+        if (rc == 0)
+            rc = open_file(folder, dir_fd, log);
+    } while (rc != 0 && is_gone(folder, dir_fd) && ++tries < TRIES_MAX);
     if (rc == 0)
         rc = find_quota(folder, spec->quota_bytes);
     if (rc == 0)

@@ -63,10 +63,10 @@ fi
 # spec
 says 0 'device: 3 pools, 13958643712 bytes (13 GiB)' "$spillway" spec \
     '10737418240,2147483648:20971520,1073741824:2097152'
-also '  pool 1    10737418240 bytes (10 GiB)           requests of any size'
-also '  pool 3    1073741824 bytes (1 GiB)             requests up to 2097152 bytes (2 MiB)'
-also '  a request of 2097152 bytes (2 MiB)                pools 3, then 2, then 1'
-also '  a request of 20971521 bytes (20 MiB)              pool 1'
+also '  pool 0    10737418240 bytes (10 GiB)           requests of any size'
+also '  pool 2    1073741824 bytes (1 GiB)             requests up to 2097152 bytes (2 MiB)'
+also '  a request of 2097152 bytes (2 MiB)                pools 2, then 1, then 0'
+also '  a request of 20971521 bytes (20 MiB)              pool 0'
 also '  a request of 10737418241 bytes (10 GiB)           too big: no pool can ever hold it'
 also '  device=10G,2G:20M,1G:2M'
 says 0 'pinned_host: 2 pools, 73014444032 bytes (68 GiB)' "$spillway" spec \
@@ -79,6 +79,12 @@ also '  meta         1048576 bytes (1 MiB)'
 says 2 'spillway spec: one configuration string is wanted' "$spillway" spec
 says 2 'spillway spec: one configuration string is wanted' "$spillway" spec 1024 1024
 says 2 'spillway spec: configuration string, byte 5: expected a pool size in bytes, found "x"' "$spillway" spec 1024,x
+says 2 'spillway spec: a model (model=) is of the simulated device, and the driver is auto: add driver=sim' \
+    "$spillway" spec 'device=20M; model=b200'
+says 2 'spillway spec: the pools of device= have 209715200 bytes together, and the memory of model= is 175781250 bytes' \
+    "$spillway" spec 'device=200M; driver=sim; model=b200/1024'
+says 0 '  driver       sim, device 0, adversarial schedule 7' "$spillway" spec 'device=1M; driver=sim:7; model=b200/1024'
+also '    without effect but for the memory: an adversarial schedule knows no time'
 caret '' 0
 caret '10G' 2
 caret '1024,' 5

@@ -122,6 +122,13 @@ for name in "a b" "a,b;c" "d:e" "it's"; do
     runs=$((runs + 1))
 done
 
+# What a simulated device has from the environment is part of the configuration.
+runs=$((runs + 1))
+SPILLWAY_MODEL=b200/1024 SPILLWAY_SIM_SEED=7 "$join" --scale-factor 0.01 --device-limit 16M --host-limit 64M \
+    --driver sim >"$work/out" 2>"$work/err" || fail "a model and a seed of the environment: $(cat "$work/err")"
+grep -qF 'driver=sim; SPILLWAY_MODEL=b200/1024; SPILLWAY_SIM_SEED=7' "$work/out" ||
+    fail "the configuration does not show the environment: $(tail -1 "$work/out")"
+
 # stopped STATUS SIGNAL WAIT_FOR ARGUMENTS...: a run that gets the signal once WAIT_FOR exists says so in one line, ends
 # with that status, and leaves nothing below $work/new.
 stopped() {
@@ -169,6 +176,7 @@ wrong 2 "1536K for each thread" --scale-factor 0.01 --device-limit 3071K --host-
     --threads 2
 wrong 2 "without --device-limit" --scale-factor 0.01 --host-limit 64M --work device
 wrong 2 "--work gpu" --scale-factor 0.01 --host-limit 64M --work gpu
+wrong 2 "a seed comes with --spec 'driver=sim:SEED'" --scale-factor 0.01 --host-limit 64M --driver sim:7
 wrong 2 "only a device tier" --scale-factor 0.01 --device-limit 64M --driver sim --disk "$spill"
 if [ ! -e /dev/nvidiactl ]; then
     for driver in auto cuda; do

@@ -152,6 +152,9 @@ START_TEST(driver_auto_without_a_gpu_is_an_absence_that_is_logged)
     ck_assert_uint_eq(spw_budget(made, SPW_HOST), MIB);
     ck_assert_int_eq(logged.level, SPW__LOG_WARN);
     ck_assert_ptr_nonnull(strstr(logged.last, "no device tier"));
+    const char *remedy = strstr(logged.last, "driver=sim");
+    ck_assert_ptr_nonnull(remedy);
+    ck_assert_ptr_null(strstr(remedy + 1, "driver=sim"));
     ck_assert_int_eq(spw_manager_destroy(made), SPW_OK);
     refuses("device=1M; host=1M; driver=cuda", SPW_ENOTSUP, "");
     refuses("1048576", SPW_EINVAL, "driver=sim");

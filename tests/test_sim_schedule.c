@@ -324,6 +324,28 @@ START_TEST(the_environment_gives_a_seed_to_devices_without_one)
 }
 END_TEST
 
+START_TEST(an_environment_without_a_number_is_refused_by_name)
+{
+    static const char *const wrong[] = {"abc", "-1", " 7", "7x", "0x7", "18446744073709551615", "18446744073709551623"};
+    const struct spw__device_config config = {
+        .kind = SPW_DRIVER_SIM, .capacity_bytes = MIB, .log = &no_log, .meta = &meta};
+    struct spw__device *device = NULL;
+    for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        ck_assert_int_eq(setenv("SPILLWAY_SIM_SEED", wrong[i], 1), 0);
+        ck_assert_int_eq(spw__device_open(&config, &device), SPW_ESPEC);
+        ck_assert_ptr_null(device);
+        ck_assert_ptr_nonnull(strstr(spw_error_detail()->message, "SPILLWAY_SIM_SEED: expected a seed"));
+        ck_assert_ptr_nonnull(strstr(spw_error_detail()->message, wrong[i]));
+        ck_assert_uint_eq(atomic_load(&meta.gate.committed), 0);
+        close_device(open_seed(7)); /* a device that has a seed does not ask */
+    }
+    ck_assert_int_eq(setenv("SPILLWAY_SIM_SEED", "", 1), 0);
+    close_device(open_seed(0));
+    ck_assert_int_eq(setenv("SPILLWAY_SIM_SEED", "0", 1), 0);
+    close_device(open_seed(0));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("sim_schedule");
@@ -340,6 +362,7 @@ int main(void)
     tcase_add_test(tcase, a_long_function_does_not_hold_up_the_other_streams);
     tcase_add_test(tcase, a_seed_gives_the_same_order_again);
     tcase_add_test(tcase, the_environment_gives_a_seed_to_devices_without_one);
+    tcase_add_test(tcase, an_environment_without_a_number_is_refused_by_name);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -114,12 +114,15 @@ static const struct {
     {"model=b200; host=1M; driver=cuda", 0, "expected driver=sim beside a model, which is of the simulated device, "
                                             "found driver=cuda"},
     {"driver=auto; model=b200", 13, "found driver=auto"},
-    {"driver=sim:", 7, "expected auto, cuda or sim, found \"sim\""},
+    {"driver=sim:", 11, "expected a seed, a number from 1 to below 2^64 - 1, found the end"},
     {"driver=sim:0", 11, "expected a seed, a number from 1 to below 2^64 - 1, found \"0\""},
     {"driver=sim:x", 11, "expected a seed"},
     {"driver=sim:1K", 11, "expected a seed"},
     {"driver=sim:18446744073709551615", 11, "expected a seed"},
-    {"driver=cuda:1", 7, "expected auto, cuda or sim"},
+    {"driver=cuda:1", 11, "expected the end, as only sim has a seed (driver=sim:SEED), found \":\""},
+    {"driver=auto:", 11, "expected the end, as only sim has a seed"},
+    {"driver=simon:1", 7, "expected auto, cuda or sim, found \"simon\""},
+    {"driver=:1", 7, "expected auto, cuda or sim, found \":\""},
     {"driver=simulated", 7, "expected auto, cuda or sim"},
     {"grow=", 5, "expected plain or vmm, found the end"},
     {"grow=mapped", 5, "expected plain or vmm, found \"mapped\""},
@@ -230,7 +233,7 @@ START_TEST(the_environment_fills_them_in)
     ck_assert_int_eq(spec.grow, SPW_GROW_VMM);
     ck_assert_int_eq(spec.driver, SPW_DRIVER_SIM);
     ck_assert_uint_eq(spec.sim_seed, 3);
-    ck_assert_int_eq(spw__spec_check(&spec), SPW_OK);
+    ck_assert_int_eq(spw__spec_check(&spec, named), SPW_OK);
 }
 END_TEST
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "pool/base/fault.h"
@@ -168,6 +169,49 @@ START_TEST(two_stores_share_a_folder)
 }
 END_TEST
 
+enum { PROCESSES = 6, ROUNDS = 300 };
+
+/* What a child does once the others are there too: 0, or 1 when a store could not be made. */
+static int make_and_remove(const char *path, int gate)
+{
+    char byte;
+    (void)!read(gate, &byte, 1);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        if (create_in(path, MIB) != SPW_OK) {
+            (void)fprintf(stderr, "round %u: %s\n", i, spw_error_detail()->message);
+            return 1;
+        }
+        spw__store_destroy(store);
+    }
+    return 0;
+}
+
+START_TEST(processes_that_make_and_remove_the_same_folder_do_not_disturb_each_other)
+{
+    char path[300];
+    int gate[2];
+    pid_t children[PROCESSES];
+    (void)snprintf(path, sizeof path, "%s/new", root);
+    ck_assert_int_eq(pipe(gate), 0);
+    for (unsigned i = 0; i < PROCESSES; i++) {
+        children[i] = fork();
+        ck_assert_int_ge(children[i], 0);
+        if (children[i] == 0) {
+            (void)close(gate[1]);
+            _exit(make_and_remove(path, gate[0]));
+        }
+    }
+    (void)close(gate[0]);
+    (void)close(gate[1]);
+    for (unsigned i = 0; i < PROCESSES; i++) {
+        int status = -1;
+        ck_assert_int_eq(waitpid(children[i], &status, 0), children[i]);
+        ck_assert_int_eq(status, 0);
+    }
+    (void)rmdir(path); /* without O_TMPFILE a name of another's may have kept it */
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("store_folder");
@@ -183,6 +227,7 @@ int main(void)
     tcase_add_test(tests, folders_that_cannot_be_used_are_refused_by_name);
     tcase_add_test(tests, folders_that_others_can_write_to_are_refused_unless_sticky);
     tcase_add_test(tests, two_stores_share_a_folder);
+    tcase_add_test(tests, processes_that_make_and_remove_the_same_folder_do_not_disturb_each_other);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -51,11 +51,11 @@ static inline void spw_options_init(spw_options *options)
  * the mover thread unless threads=0. options NULL means the defaults. Blocks on the file system.
  * A spill folder that does not exist is created, and removed again at destroy (after a crash the empty folder may stay;
  * the files in it are unlinked from the start). Staging is set aside out of pinned_host, else host, else meta.
- * Errors: SPW_ESPEC (the string), SPW_EINVAL (options; no memory tier is left; a model without driver=sim, or with less
- * memory than device= has; a folder that is none, is named twice, or can be written to by others), SPW_ENOMEM (the
- * system refuses the memory), SPW_ENOMETA (meta= is too small for the bookkeeping), SPW_EDEVICE or SPW_ENOTSUP (the
- * driver asked for is not there), SPW_EIO (a folder cannot be used). On error *out is NULL and nothing is left behind.
- * Since 0.1. */
+ * Errors: SPW_ESPEC (the string, or an environment variable), SPW_EINVAL (options; no memory tier is left; a model
+ * without driver=sim, or with less memory than device= has; a folder that is none, is named twice, or can be written to
+ * by others), SPW_ENOMEM (the system refuses the memory), SPW_ENOMETA (meta= is too small for the bookkeeping),
+ * SPW_EDEVICE or SPW_ENOTSUP (the driver asked for is not there), SPW_EIO (a folder cannot be used). On error *out is
+ * NULL and nothing is left behind. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_manager_create(const spw_options *options, spw_manager **out);
 
 /* Destroys a manager to which nothing belongs any more: waits for moves in flight and for streams that still use freed

@@ -129,7 +129,8 @@ struct spw__sim_config {
 
 /* Adds a simulated device of its own to the process and names it; it has no context yet. The device goes with
  * spw__driver_sim_remove once its primary context is released. SPW_ENOMEM: no address space, no host memory, or too
- * many simulated devices. docs/simulated-device.md says what the driver models. */
+ * many simulated devices; SPW_ESPEC: SPILLWAY_SIM_SEED is no seed. docs/simulated-device.md says what the driver
+ * models. */
 int spw__driver_sim_add(const struct spw__sim_config *config, const struct spw__driver **out, spw__cu_device *device);
 void spw__driver_sim_remove(spw__cu_device device);
 

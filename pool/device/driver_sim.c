@@ -217,22 +217,36 @@ static void destroy(struct CUctx_st *sim)
     free(sim);
 }
 
-/* A seed of the environment makes every device of a test run adversarial. */
-static uint64_t seed_of(const struct spw__sim_config *config)
+/* A seed of the environment makes every device of a test run adversarial. One that is passed over in silence would let
+ * that run prove nothing. */
+static int find_seed(const struct spw__sim_config *config, uint64_t *seed)
 {
     const char *text = config->seed == 0 ? getenv("SPILLWAY_SIM_SEED") : NULL;
-    return text ? strtoull(text, NULL, 0) : config->seed;
+    char *end = NULL;
+    *seed = config->seed;
+    if (!text || !*text)
+        return 0;
+    errno = 0;
+    *seed = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || errno != 0 || *seed == UINT64_MAX)
+        return spw__fail(SPW_ESPEC, "SPILLWAY_SIM_SEED: expected a seed, a number from 1 to below 2^64 - 1 (0 or not "
+                                    "set: none), found \"%.40s\"", text);
+    return 0;
 }
 
 int spw__driver_sim_add(const struct spw__sim_config *config, const struct spw__driver **out, spw__cu_device *device)
 {
     int slot = 0;
+    uint64_t seed;
+    const int rc = find_seed(config, &seed);
+    if (rc != 0)
+        return rc;
     struct CUctx_st *sim = calloc(1, sizeof *sim);
     if (!sim)
         return spw__fail(SPW_ENOMEM, "no host memory for a simulated device");
     spw__mutex_init(&sim->lock, SPW__RANK_DEVICE);
     spw__cond_init(&sim->progress);
-    spw__sim_schedule_init(sim, seed_of(config));
+    spw__sim_schedule_init(sim, seed);
     spw__sim_pacing_init(sim, config);
     sim->capacity = config->capacity_bytes;
     if (spw__sim_memory_init(sim) != 0) {

@@ -7,6 +7,7 @@
 
 #include <spillway/spillway.h>
 
+#include "pool/spec.h"
 #include "src/cmd/cmd.h"
 
 #define TIERS 3
@@ -31,23 +32,15 @@ static void show_error(const char *string, const spw_error_info *error)
 
 /* Pools */
 
-static uint64_t tier_bytes(const spw_spec *spec, int tier)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < spec->n_pools[tier]; i++)
-        bytes += spec->pools[tier][i].size_bytes;
-    return bytes;
-}
-
 static void print_pools(const spw_spec *spec, int tier)
 {
     char text[CMD_SIZE_MAX];
     const uint32_t n = spec->n_pools[tier];
     printf("%s: %" PRIu32 " pool%s, %s\n", spw_tier_name((spw_tier)tier), n, n == 1 ? "" : "s",
-           cmd_size(tier_bytes(spec, tier), text));
+           cmd_size(spw__spec_tier_bytes(spec, (unsigned)tier), text));
     for (uint32_t i = 0; i < n; i++) {
         const spw_spec_pool *pool = &spec->pools[tier][i];
-        printf("  pool %-4" PRIu32 " %-36s requests ", i + 1, cmd_size(pool->size_bytes, text));
+        printf("  pool %-4" PRIu32 " %-36s requests ", i, cmd_size(pool->size_bytes, text));
         if (pool->limit_bytes)
             printf("up to %s\n", cmd_size(pool->limit_bytes, text));
         else
@@ -95,7 +88,7 @@ static void print_route(const spw_spec *spec, int tier)
         if (pools == 0)
             printf("too big: no pool can ever hold it");
         for (size_t at = 0; at < pools; at++)
-            printf("%s%" PRIu32, at ? ", then " : pools > 1 ? "pools " : "pool ", order[at] + 1);
+            printf("%s%" PRIu32, at ? ", then " : pools > 1 ? "pools " : "pool ", order[at]);
         putchar('\n');
     }
 }
@@ -133,11 +126,11 @@ static void print_rate(const char *name, uint64_t bytes_per_s, const char *witho
            bytes_per_s ? " a second" : "");
 }
 
-static void print_model(const spw_device_model *model)
+static void print_model(const spw_spec *spec)
 {
-    static const spw_device_model none;
+    const spw_device_model *model = &spec->model;
     char text[CMD_SIZE_MAX];
-    if (memcmp(model, &none, sizeof none) == 0)
+    if (!spw__spec_has_model(spec))
         return;
     printf("  %-12s a simulated device\n", "model");
     printf("    %-10s %s\n", "memory",
@@ -147,6 +140,8 @@ static void print_model(const spw_device_model *model)
     print_rate("d2d", model->d2d_bytes_per_s, "without limit");
     print_rate("duplex", model->duplex_bytes_per_s, "free: neither direction slows the other");
     printf("    %-10s %" PRIu64 " ns a copy\n", "latency", model->latency_ns);
+    if (spec->sim_seed)
+        printf("    without effect but for the memory: an adversarial schedule knows no time\n");
 }
 
 static void print_settings(const spw_spec *spec)
@@ -163,7 +158,7 @@ static void print_settings(const spw_spec *spec)
     if (spec->sim_seed)
         printf(", adversarial schedule %" PRIu64, spec->sim_seed);
     putchar('\n');
-    print_model(&spec->model);
+    print_model(spec);
     printf("  %-12s %s\n", "grow", grows[spec->grow]);
     printf("  %-12s %s", "io", ios[spec->io]);
     if (spec->io_threads)
@@ -194,12 +189,15 @@ static enum cmd_status print_canonical(const spw_spec *spec)
 enum cmd_status cmd_spec(int argc, char *const argv[])
 {
     static spw_spec spec; /* large for a stack */
+    uint32_t named;
     if (argc != 1)
         return cmd_fail(CMD_USAGE, "spec", "one configuration string is wanted (in quotes, where it has a ';')");
-    if (spw_spec_parse(argv[0], &spec) != SPW_OK) {
+    if (spw__spec_parse(argv[0], &spec, &named) != SPW_OK) {
         show_error(argv[0], spw_error_detail());
         return CMD_USAGE;
     }
+    if (spw__spec_check(&spec, named) != SPW_OK)
+        return cmd_fail(CMD_USAGE, "spec", "%s", spw_error_detail()->message);
     for (int tier = 0; tier < TIERS; tier++)
         if (spec.n_pools[tier] > 0) {
             print_pools(&spec, tier);

@@ -12,6 +12,7 @@
 
 #include "pool/base/error.h"
 #include "pool/base/sized.h"
+#include "pool/spec.h"
 #include "src/core/evict.h"
 #include "src/core/group.h"
 #include "src/core/handle.h"
@@ -73,7 +74,7 @@ static int open_device(struct spw_manager *manager, struct spw__settings *settin
         return SPW_OK;
     /* Allocations on the simulated device are aligned: room for the gaps, so that the pools always fit. */
     const uint64_t slack = SPW__HUGE_PAGE * (spec->n_pools[SPW_TIER_DEVICE] + UINT64_C(1));
-    const uint64_t wanted = spw__settings_tier_bytes(spec, SPW_TIER_DEVICE) + slack;
+    const uint64_t wanted = spw__spec_tier_bytes(spec, SPW_TIER_DEVICE) + slack;
     const spw_device_model *model = &spec->model;
     const struct spw__device_config config = {
         .kind = spec->driver, .device_id = spec->device_id,
@@ -85,7 +86,7 @@ static int open_device(struct spw_manager *manager, struct spw__settings *settin
     if (rc != SPW_ENOTSUP || spec->driver != SPW_DRIVER_AUTO)
         return rc;
     spw__logf(&manager->log, settings->defaulted ? SPW__LOG_INFO : SPW__LOG_WARN,
-              "no device tier: %s; driver=sim simulates one", spw_error_detail()->message);
+              "no device tier: %s", spw_error_detail()->message);
     spec->n_pools[SPW_TIER_DEVICE] = 0;
     return SPW_OK;
 }

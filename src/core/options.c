@@ -76,29 +76,6 @@ uint64_t spw__process_memory_bytes(void)
     return group < machine ? group : machine;
 }
 
-uint64_t spw__settings_tier_bytes(const spw_spec *spec, unsigned tier)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < spec->n_pools[tier]; i++)
-        bytes += spec->pools[tier][i].size_bytes;
-    return bytes;
-}
-
-/* A model is of the simulated device, whose pools must fit its memory. */
-static int check_model(const spw_spec *spec, uint32_t named)
-{
-    const uint64_t memory = spec->model.memory_bytes;
-    const bool has_device = named & SPW__SPEC_BIT(SPW__SPEC_DEVICE);
-    const uint64_t wanted = has_device ? spw__settings_tier_bytes(spec, SPW_TIER_DEVICE) : 0;
-    const spw_error_info info = {.place = SPW_DEVICE, .requested_bytes = wanted, .limit_bytes = memory};
-    const int rc = spw__spec_check(spec);
-    if (rc != SPW_OK || memory == 0 || wanted <= memory)
-        return rc;
-    return spw__fail_info(&info, SPW_EINVAL, "the pools of device= have %llu bytes together, and the memory of model= "
-                                             "is %llu bytes: lower device=, or the scale of model=",
-                          (unsigned long long)wanted, (unsigned long long)memory);
-}
-
 int spw__settings_init(struct spw__settings *settings, const spw_options *options)
 {
     const uint32_t tiers =
@@ -114,7 +91,7 @@ int spw__settings_init(struct spw__settings *settings, const spw_options *option
     if (rc == SPW_OK)
         rc = spw__spec_environment(spec, &named, secure_getenv);
     if (rc == SPW_OK)
-        rc = check_model(spec, named);
+        rc = spw__spec_check(spec, named);
     if (rc != SPW_OK)
         return rc;
     settings->defaulted = !settings->string && !(named & tiers);
@@ -138,7 +115,7 @@ void spw__settings_resolve(struct spw__settings *settings)
     const spw_spec *spec = &settings->spec;
     uint64_t smallest = UINT64_MAX;
     for (unsigned tier = 0; tier < SPW__MEMORY_TIERS; tier++) {
-        const uint64_t size = spw__settings_tier_bytes(spec, tier);
+        const uint64_t size = spw__spec_tier_bytes(spec, tier);
         if (size)
             smallest = spw__smaller(smallest, size);
     }

@@ -24,9 +24,6 @@ int spw__settings_init(struct spw__settings *settings, const spw_options *option
 /* Sizes that follow from the tiers, once it is known which exist (a device may be missing). */
 void spw__settings_resolve(struct spw__settings *settings);
 
-/* What the pools of a memory tier have together. */
-uint64_t spw__settings_tier_bytes(const spw_spec *spec, unsigned tier);
-
 /* Bytes of memory that this process may use: the machine's, or its cgroup's limit if that is lower. */
 uint64_t spw__process_memory_bytes(void);
 
