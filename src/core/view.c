@@ -29,11 +29,7 @@ static int check_arguments(spw_buffer *buffer, spw_place place, uint32_t flags)
         return spw__fail(SPW_EINVAL, "spw_map: flags 0x%x: READ or WRITE must be given, and nothing unknown", flags);
     if ((flags & SPW_MAP_DISCARD) && !(flags & SPW_MAP_WRITE))
         return spw__fail(SPW_EINVAL, "spw_map: DISCARD goes with WRITE");
-    if (!spw__memory_place(buffer->manager, place))
-        return spw__fail(SPW_EINVAL, "spw_map: %s is not a memory tier of this manager; it has those that its "
-                                     "configuration names (device=, pinned=, host=)",
-                         place == SPW_PLACE_NONE ? "no place" : spw_tier_name(SPW_PLACE_TIER(place)));
-    return SPW_OK;
+    return spw__check_place(buffer->manager, place, "spw_map");
 }
 
 int spw__map_check(spw_buffer *buffer, spw_place place, uint32_t flags, const spw_map_options *options,
