@@ -1,6 +1,5 @@
 /* Views: the public face of maps, and writing through one. Neighbours: map.c does the work. */
 #include "src/core/handle.h"
-#include "src/core/loss.h"
 #include "src/core/manager.h"
 #include "src/core/map.h"
 #include "src/core/pressure.h"
@@ -91,7 +90,7 @@ int spw_map(spw_buffer *buffer, spw_place place, uint32_t flags, const spw_map_o
         rc = hand_over(buffer->payload, &mapped, flags, &taken, view);
     if (mapped.inside)
         spw__waitset_leave(&buffer->manager->waits);
-    return spw__loss_name(rc, buffer->tag);
+    return spw__handle_name(rc, buffer->tag);
 }
 
 int spw_unmap(spw_buffer *buffer, spw_view *view, spw_stream *stream)
@@ -129,7 +128,7 @@ static int write_through_map(spw_buffer *buffer, size_t offset, const void *src,
         struct spw__device *device = buffer->manager->device;
         rc = spw__device_copy_to(device, NULL, (uint64_t)(uintptr_t)view.data + offset, src, bytes);
         const int settled = spw__device_settle(device, NULL); /* src is the caller's again, in failure too */
-        rc = spw__loss_name(rc != SPW_OK ? rc : settled, buffer->tag);
+        rc = spw__handle_name(rc != SPW_OK ? rc : settled, buffer->tag);
     } else {
         memcpy((char *)view.data + offset, src, bytes);
     }
