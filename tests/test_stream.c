@@ -29,7 +29,7 @@ START_TEST(a_manager_with_live_streams_is_busy)
     ck_assert(says("2 streams are live"));
     must_end(first);
     ck_assert_int_eq(spw_manager_destroy(manager), SPW_EBUSY);
-    ck_assert(says("1 streams are live"));
+    ck_assert(says("1 stream is live; destroy it first"));
     must_end(second);
 }
 END_TEST
