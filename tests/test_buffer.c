@@ -340,6 +340,7 @@ END_TEST
 
 START_TEST(a_buffer_has_as_many_pieces_as_it_needs_each_with_an_identity_of_its_own)
 {
+    close_manager();
     open_manager("pinned=32K; host=260M"); /* pieces of 4 KiB */
     spw_buffer *first = must_alloc(SPW_HOST, 65537 * 4 * KIB), *second = must_alloc(SPW_HOST, 4 * KIB);
     ck_assert_uint_eq(first->payload->n_pieces, 65537);
@@ -349,6 +350,29 @@ START_TEST(a_buffer_has_as_many_pieces_as_it_needs_each_with_an_identity_of_its_
     ck_assert_int_eq(spw_buffer_write(first, 65537 * 4 * KIB - sizeof end, end, sizeof end), SPW_OK);
     must_release(first);
     must_release(second);
+}
+END_TEST
+
+START_TEST(a_place_that_the_manager_does_not_have_is_refused_with_those_it_has)
+{
+    static const char *const words[] = {
+        "spw_alloc: device is not a memory tier of this manager; it has host, which its configuration names (device=",
+        "spw_alloc: no place is not", "spw_alloc: disk is not", "spw_alloc: host 1 is not"};
+    const spw_place places[] = {SPW_DEVICE, SPW_PLACE_NONE, SPW_DISK, SPW_PLACE(SPW_TIER_HOST, 1)};
+    spw_buffer *none;
+    close_manager();
+    open_manager(SMALL_HOST);
+    for (unsigned i = 0; i < 4; i++) {
+        ck_assert_int_eq(spw_alloc(manager, places[i], 1, NULL, &none), SPW_EINVAL);
+        ck_assert_ptr_null(none);
+        ck_assert_msg(strstr(spw_error_detail()->message, words[i]), "%s", spw_error_detail()->message);
+    }
+    spw_admit_options options;
+    spw_admit_options_init(&options);
+    options.lowest = SPW_PINNED_HOST;
+    ck_assert_int_eq(spw_admit(manager, 1, &options, &none), SPW_EINVAL);
+    ck_assert_msg(strstr(spw_error_detail()->message, "options.lowest: pinned_host is not"), "%s",
+                  spw_error_detail()->message);
 }
 END_TEST
 
@@ -442,6 +466,7 @@ int main(void)
     tcase_add_test(tests, the_tag_is_copied_and_at_most_31_bytes);
     tcase_add_test(tests, buffer_write_keeps_within_the_buffer);
     tcase_add_test(tests, a_buffer_has_as_many_pieces_as_it_needs_each_with_an_identity_of_its_own);
+    tcase_add_test(tests, a_place_that_the_manager_does_not_have_is_refused_with_those_it_has);
     tcase_add_test(tests, bad_arguments_of_a_map_are_refused);
     tcase_add_test(tests, a_buffer_that_follows_another_needs_no_new_metadata_memory);
     tcase_add_test(tests, of_many_buffers_little_metadata_is_kept_and_none_after_the_manager);

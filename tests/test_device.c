@@ -295,7 +295,8 @@ START_TEST(wrong_addresses_and_handles_are_refused)
     fails_with(spw__device_alloc(device, 0, &(uint64_t){0}), SPW_EDEVICE, invalid);
 
     ck_assert_int_eq(spw__device_stream_destroy(device, gone), 0);
-    fails_with(spw__device_copy_to(device, gone, a, host, 256), SPW_EDEVICE, "CUDA_ERROR_INVALID_HANDLE");
+    fails_with(spw__device_copy_to(device, gone, a, host, 256), SPW_EDEVICE,
+               "CUDA_ERROR_INVALID_HANDLE (400); the stream is not live, or not one of this device");
     ck_assert_int_eq(spw__device_free(device, b), 0);
     fails_with(spw__device_copy_to(device, stream, b, host, 256), SPW_EDEVICE, invalid);
     /* None of these is sticky. */

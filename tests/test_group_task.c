@@ -265,7 +265,7 @@ START_TEST(a_group_is_busy_while_a_reservation_names_it_even_an_empty_one)
     options.group = group;
     ck_assert_int_eq(spw_reserve(manager, SPW_HOST, 0, &options, &empty), SPW_OK);
     ck_assert_int_eq(spw_group_destroy(group), SPW_EBUSY);
-    ck_assert_ptr_nonnull(strstr(spw_error_detail()->message, "\"named\" has 1 reservations, of 0 bytes"));
+    ck_assert_ptr_nonnull(strstr(spw_error_detail()->message, "\"named\" has 1 reservation, of 0 bytes; release it"));
     ck_assert_int_eq(spw_reservation_grow(empty, 4096, NULL), SPW_OK);
     ck_assert_uint_eq(held(group), 4096);
     ck_assert_int_eq(spw_reservation_release(empty), SPW_OK);

@@ -211,6 +211,7 @@ START_TEST(destroy_with_live_buffers_lists_them_and_frees_nothing)
     must_release(named[0]);
     ck_assert_int_eq(spw_manager_destroy(manager), SPW_EBUSY);
     ck_assert_ptr_null(strstr(spw_error_detail()->message, "hash table"));
+    ck_assert_ptr_nonnull(strstr(spw_error_detail()->message, "1 buffer is live: \"received\""));
     must_release(named[1]);
     close_manager();
 }

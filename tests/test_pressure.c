@@ -181,6 +181,7 @@ START_TEST(a_wait_ends_at_its_deadline_on_the_managers_clock_and_says_what_was_s
     ck_assert_uint_eq(asking.detail.largest_free_bytes, 100 * KIB);
     ck_assert_uint_eq(asking.detail.limit_bytes, MIB);
     ck_assert_ptr_nonnull(strstr(asking.detail.message, "host="));
+    ck_assert_ptr_nonnull(strstr(asking.detail.message, "since there is no disk tier; held by"));
     ck_assert_ptr_nonnull(strstr(asking.detail.message, "disk="));
     (void)tier_now(SPW_TIER_HOST);
     ck_assert_uint_eq(stats.waits, 1);
@@ -391,6 +392,7 @@ START_TEST(without_a_disk_tier_victims_go_down_until_memory_is_full)
     for (unsigned i = 0; i < 16; i++)
         ck_assert_uint_eq(spw_buffer_place(buffers[i]), i < 8 ? SPW_HOST : SPW_DEVICE);
     ck_assert_int_eq(alloc_within(SPW_DEVICE, 64 * KIB, 0, &none), SPW_ENOMEM);
+    ck_assert_ptr_nonnull(strstr(spw_error_detail()->message, "raw, or finds no room below, where there is no disk"));
     for (unsigned i = 0; i < 16; i++)
         ck_assert_uint_eq(spw_buffer_place(buffers[i]), i < 8 ? SPW_HOST : SPW_DEVICE);
     struct asking asking = {.place = SPW_DEVICE, .bytes = 128 * KIB, .timeout_ms = SPW_TIMEOUT_INFINITE};

@@ -182,7 +182,7 @@ START_TEST(a_wait_ends_at_its_deadline_on_the_managers_clock_and_says_what_was_s
     ck_assert_uint_eq(wish.detail.free_bytes, 4096);
     ck_assert_uint_eq(wish.detail.limit_bytes, MIB);
     ck_assert_uint_eq(wish.detail.place, SPW_HOST);
-    ck_assert_ptr_nonnull(strstr(wish.detail.message, "reserved (1044480)"));
+    ck_assert_ptr_nonnull(strstr(wish.detail.message, "1044480 bytes there are reserved, and "));
     ck_assert_uint_eq(tier_now(SPW_TIER_HOST)->committed_bytes, MIB - 4096);
     ck_assert_uint_eq(stats.wait_timeouts, 1);
     must_end(all);

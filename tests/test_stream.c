@@ -29,7 +29,7 @@ START_TEST(a_manager_with_live_streams_is_busy)
     ck_assert(says("2 streams are live"));
     must_end(first);
     ck_assert_int_eq(spw_manager_destroy(manager), SPW_EBUSY);
-    ck_assert(says("1 streams are live"));
+    ck_assert(says("1 stream is live; destroy it first"));
     must_end(second);
 }
 END_TEST
@@ -171,6 +171,39 @@ START_TEST(a_wait_ends_at_its_deadline)
     must_end_as(start_within(&gate, 2, NULL), SPW_ETIMEDOUT);
     let_go(&gate);
     ck_assert_int_eq(wait_within(&gate, SPW_TIMEOUT_INFINITE, NULL), SPW_OK);
+    close_gate(&gate);
+}
+END_TEST
+
+START_TEST(a_map_that_fails_names_its_buffer_and_what_it_waited_for)
+{
+    static const char waited[] = "buffer \"rows 7\": the wait for a stream that still uses this buffer ended: ";
+    spw_buffer *buffer;
+    spw_view view, other;
+    spw_alloc_options named;
+    open_manager(specs[_i]);
+    spw_alloc_options_init(&named);
+    named.tag = "rows 7";
+    ck_assert_int_eq(spw_alloc(manager, SPW_DEVICE, 4 * KIB, &named, &buffer), SPW_OK);
+    struct gate gate = open_gate();
+    use_until_let_go(buffer, &gate);
+    const spw_map_options within = on_stream(NULL, 2);
+    ck_assert_int_eq(spw_map(buffer, SPW_DEVICE, SPW_MAP_READ, &within, &view), SPW_ETIMEDOUT);
+    ck_assert_msg(says(waited), "%s", spw_error_detail()->message);
+    spw_ticket *ticket = NULL;
+    ck_assert_int_eq(spw_map_start(buffer, SPW_DEVICE, SPW_MAP_READ, &within, &ticket), SPW_OK);
+    ck_assert_int_eq(spw_ticket_wait(ticket, NULL), SPW_ETIMEDOUT);
+    ck_assert_msg(says(waited), "%s", spw_error_detail()->message);
+    ck_assert_int_eq(spw_ticket_destroy(ticket), SPW_OK);
+    let_go(&gate);
+    ck_assert_int_eq(spw_buffer_seal(buffer), SPW_OK);
+    ck_assert_int_eq(spw_map(buffer, SPW_DEVICE, SPW_MAP_WRITE, NULL, &view), SPW_ESEALED);
+    ck_assert(says("buffer \"rows 7\": it is sealed"));
+    ck_assert_int_eq(spw_map(buffer, SPW_DEVICE, SPW_MAP_READ, NULL, &view), SPW_OK);
+    ck_assert_int_eq(spw_map(buffer, SPW_HOST, SPW_MAP_READ, NULL, &other), SPW_EMAPPED);
+    ck_assert(says("buffer \"rows 7\": it is mapped in device"));
+    must_unmap(buffer, &view, NULL);
+    must_release(buffer);
     close_gate(&gate);
 }
 END_TEST
@@ -416,6 +449,7 @@ int main(void)
     tcase = new_case("wait", suite);
     tcase_add_loop_test(tcase, a_wait_ends_when_the_stream_has_done_its_work, 0, 2);
     tcase_add_loop_test(tcase, a_wait_ends_at_its_deadline, 0, 2);
+    tcase_add_loop_test(tcase, a_map_that_fails_names_its_buffer_and_what_it_waited_for, 0, 2);
     tcase_add_loop_test(tcase, a_token_ends_a_wait, 0, 2);
     tcase_add_loop_test(tcase, a_forced_destroy_ends_waits, 0, 2);
     tcase_add_loop_test(tcase, a_forced_destroy_lets_a_map_leave_that_waits_for_a_stream, 0, 2);

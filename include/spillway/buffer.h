@@ -49,7 +49,7 @@ typedef struct spw_stream spw_stream; /* opaque: a CUstream, or a stream of the 
 typedef struct spw_admit_options {
     size_t struct_size;
     spw_place prefer; /* first place tried; SPW_PLACE_NONE: the best that exists */
-    spw_place lowest; /* last place tried, and the one whose coldest buffers go to disk when all are full;
+    spw_place lowest; /* last place tried, and the one whose coldest buffers make room when all are full, see spw_admit;
                          SPW_PLACE_NONE: the lowest memory tier that exists */
     uint32_t flags;   /* 0 or SPW_NOWAIT */
     const char *tag;  /* who holds it, for messages and statistics: at most 31 bytes, copied; NULL: "" */
@@ -86,9 +86,10 @@ static inline void spw_alloc_options_init(spw_alloc_options *options)
 
 /* Takes in a buffer of bytes (content undefined, contiguous) in the first of device, pinned_host and host that has
  * room, pushing nobody out. Only when all of them are full it waits, while the coldest buffers of the lowest that may
- * go are moved to disk. Never causes a copy from device to pinned_host (origin: RapidsMPF's "a spill that never needs
- * to spill"). options NULL means the defaults; they are read during the call only. bytes may be 0. Blocks until there
- * is room or the deadline, unless NOWAIT or a timeout of 0 says otherwise. Errors: SPW_EINVAL (NULL, options, a place
+ * go are moved to the next lower place that has room, else to disk; those with an unchanged copy on disk are just
+ * dropped from memory. Never causes a copy from device to pinned_host (origin: RapidsMPF's "a spill that never needs to
+ * spill"). options NULL means the defaults; they are read during the call only. bytes may be 0. Blocks until there is
+ * room or the deadline, unless NOWAIT or a timeout of 0 says otherwise. Errors: SPW_EINVAL (NULL, options, a place
  * that does not exist), SPW_ENOMEM (no room before the deadline), SPW_EFRAG (at the deadline enough was free, but in no
  * hole that fits), SPW_EAGAIN (NOWAIT), SPW_ETOOBIG (no pool, or no budget that is charged, can ever hold it),
  * SPW_ENOMETA, SPW_ECANCELED, SPW_ESHUTDOWN (a forced destroy), SPW_ENOSPC, SPW_EIO or SPW_EDEVICE (what would have
@@ -158,7 +159,8 @@ SPW_API SPW_MUST_CHECK int spw_buffer_write(spw_buffer *buffer, size_t offset, c
 /* Map flags. */
 #define SPW_MAP_READ 0x01u
 #define SPW_MAP_WRITE 0x02u   /* unsealed buffers only */
-#define SPW_MAP_DISCARD 0x04u /* with WRITE: the old content is not needed and is not moved */
+#define SPW_MAP_DISCARD 0x04u /* with WRITE: the old content is not needed, is not moved, and may be lost even when
+                                 the map fails */
 #define SPW_MAP_NOMOVE 0x08u  /* SPW_EWRONGTIER instead of moving the bytes */
 #define SPW_MAP_HERE 0x10u    /* map wherever the bytes lie in memory; place is only asked when they are on disk */
 #define SPW_MAP_NOWAIT 0x20u  /* neither evict, nor wait for room, nor read from disk, nor (WRITE) wait for a spill of
@@ -211,8 +213,8 @@ typedef struct spw_view {
  * earlier use of the buffer did not end before the deadline), SPW_ECORRUPT (this buffer is lost, others are not),
  * SPW_EIO or SPW_EDEVICE (the copy failed, or its only copy lay on a device that is lost), and those of spw_alloc, of
  * which SPW_ENOMEM and SPW_EFRAG mean that there was no room before the deadline. On error nothing is mapped and the
- * bytes are where they were; after SPW_ETIMEDOUT and SPW_ECANCELED a move under way may still end, and the bytes then
- * lie at place. Since 0.1. */
+ * bytes are where they were, but that with WRITE | DISCARD the old content may be lost; after SPW_ETIMEDOUT and
+ * SPW_ECANCELED a move under way may still end, and the bytes then lie at place. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_map(spw_buffer *buffer, spw_place place, uint32_t flags, const spw_map_options *options,
                                    spw_view *view);
 

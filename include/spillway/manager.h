@@ -84,9 +84,15 @@ SPW_API SPW_MUST_CHECK int spw_set_budget(spw_manager *manager, spw_place place,
  * Since 0.1. */
 SPW_API uint64_t spw_budget(spw_manager *manager, spw_place place);
 
-/* Runs moves, completions and tickets that are due, for at most max_ns nanoseconds (0: one round, without waiting).
- * With threads=0 this is the only thing that moves bytes, besides calls that wait, which drive it themselves; with a
- * mover thread it does nothing. Returns 1 when work is left, 0 when idle, or an error. Since 0.1. */
+/* Runs moves, completions and tickets that are due, and waits for what is under way for at most max_ns nanoseconds (0:
+ * one round, without waiting). With threads=0 this is the only thing that moves bytes, besides calls that wait, which
+ * drive it themselves; and it may call reclaimers (reclaim.h), for as long as they take. With a mover thread it does
+ * nothing, and returns 0.
+ * Returns 1 while moves are queued or in flight, also when all there is to do is to wait for them, or while another
+ * thread drives them; else 0. 1 is no reason to call again: a loop that does so spins until the copies are done. Such a
+ * loop sleeps on spw_manager_fd (ticket.h), which is readable when there is something to do, or lets this call wait, by
+ * max_ns. Errors are negative: SPW_EINVAL (NULL), SPW_EFORK; when a move fails, that is the error of the call or ticket
+ * that wanted it. Any thread. Since 0.1. */
 SPW_API SPW_MUST_CHECK int spw_progress(spw_manager *manager, uint64_t max_ns);
 
 SPW_END_DECLS

@@ -89,6 +89,17 @@ static inline const char *error_name(const struct spw__driver *driver, spw__cu_r
         given_;                                                                                                        \
     })
 
+/* What a result means that comes of a caller's mistake: the only handles that callers give are streams, and the
+ * simulated device permits everything but calls from the functions that it runs. */
+static inline const char *remedy(const struct spw__device *device, spw__cu_result result)
+{
+    if (result == SPW__CU_ERROR_INVALID_HANDLE)
+        return "; the stream is not live, or not one of this device";
+    return device->simulated && result == SPW__CU_ERROR_NOT_PERMITTED
+               ? "; a function that was launched on a stream may not call the library"
+               : "";
+}
+
 /* 0, or SPW_EDEVICE with the driver's name of the error. A sticky one loses the device. */
 static inline int check(struct spw__device *device, spw__cu_result result, const char *what)
 {
@@ -97,8 +108,8 @@ static inline int check(struct spw__device *device, spw__cu_result result, const
         return 0;
     if (spw__cu_is_sticky(result))
         spw__device_lose(device, result, what);
-    return spw__fail_info(&info, SPW_EDEVICE, "device %d: %s: %s (%u)", device->ordinal, what,
-                          error_name(device->driver, result), result);
+    return spw__fail_info(&info, SPW_EDEVICE, "device %d: %s: %s (%u)%s", device->ordinal, what,
+                          error_name(device->driver, result), result, remedy(device, result));
 }
 
 /* SPW_ENOMEM, with what the device still has. */

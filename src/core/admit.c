@@ -140,12 +140,12 @@ static int prepare_admit(spw_manager *manager, size_t bytes, const spw_admit_opt
         rc = check_options(manager, "spw_admit", options->flags, options->tag, &options->wait);
     if (rc == SPW_OK)
         rc = spw__group_charged(manager, options->group, &options->wait, "spw_admit", &group);
+    if (rc == SPW_OK && options->prefer)
+        rc = spw__check_place(manager, options->prefer, "spw_admit: options.prefer");
+    if (rc == SPW_OK && options->lowest)
+        rc = spw__check_place(manager, options->lowest, "spw_admit: options.lowest");
     if (rc != SPW_OK)
         return rc;
-    if ((options->prefer && !spw__memory_place(manager, options->prefer)) ||
-        (options->lowest && !spw__memory_place(manager, options->lowest)))
-        return spw__fail(SPW_EINVAL, "spw_admit: options.prefer and options.lowest must be memory tiers of this "
-                                     "manager");
     *request = (struct spw__request){
         .manager = manager, .group = group, .bytes = bytes, .admission = true,
         .nowait = (options->flags & SPW_NOWAIT) != 0, .reservation = options->reservation,
@@ -233,9 +233,8 @@ static int prepare_alloc(spw_manager *manager, spw_place place, size_t bytes, co
         rc = spw__group_charged(manager, taken->group, &taken->wait, "spw_alloc", &group);
     if (rc != SPW_OK)
         return rc;
-    if (!spw__memory_place(manager, place))
-        return spw__fail(SPW_EINVAL, "spw_alloc: the place is not a memory tier of this manager");
-    return spw__alloc_request(manager, group, place, bytes, taken, request);
+    rc = spw__check_place(manager, place, "spw_alloc");
+    return rc == SPW_OK ? spw__alloc_request(manager, group, place, bytes, taken, request) : rc;
 }
 
 int spw_alloc(spw_manager *manager, spw_place place, size_t bytes, const spw_alloc_options *options, spw_buffer **out)

@@ -1,7 +1,26 @@
-/* Budgets of places, at run time. Neighbours: pool/ledger has the gates, pressure.c and grow.c follow a change. */
+/* Places that are named at run time, and their budgets. Neighbours: pool/ledger has the gates, pressure.c and grow.c
+ * follow a change. */
+#include <stdio.h>
+
 #include "pool/base/error.h"
 #include "src/core/manager.h"
 #include "src/core/pressure.h"
+
+int spw__check_place(const struct spw_manager *manager, spw_place place, const char *what)
+{
+    char has[40] = "", named[24] = "no place";
+    size_t used = 0;
+    if (spw__memory_place(manager, place))
+        return SPW_OK;
+    for (spw_tier tier = SPW_TIER_DEVICE; tier < SPW__MEMORY_TIERS; tier++)
+        if (manager->tiers[tier].present)
+            used += (size_t)snprintf(has + used, sizeof has - used, "%s%s", used ? ", " : "", spw_tier_name(tier));
+    if (place != SPW_PLACE_NONE)
+        (void)snprintf(named, sizeof named, SPW_PLACE_INDEX(place) ? "%s %u" : "%s",
+                       spw_tier_name(SPW_PLACE_TIER(place)), (unsigned)SPW_PLACE_INDEX(place));
+    return spw__fail(SPW_EINVAL, "%s: %s is not a memory tier of this manager; it has %s, which its configuration "
+                                 "names (device=, pinned=, host=)", what, named, has);
+}
 
 static struct spw__gate *gate_of(spw_manager *manager, spw_place place, uint64_t *most)
 {

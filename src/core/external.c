@@ -204,10 +204,10 @@ int spw_external_charge(spw_manager *manager, spw_place place, int64_t bytes, co
     if (!manager)
         return spw__fail(SPW_EINVAL, "spw_external_charge: manager is NULL");
     int rc = spw__check_process(manager);
+    if (rc == SPW_OK)
+        rc = spw__check_place(manager, place, "spw_external_charge");
     if (rc != SPW_OK)
         return rc;
-    if (!spw__memory_place(manager, place))
-        return spw__fail(SPW_EINVAL, "spw_external_charge: the place is not a memory tier of this manager");
     if (!is_tag(tag))
         return spw__fail(SPW_EINVAL, "spw_external_charge: the tag is not 1 to %d printable ASCII characters, none of "
                                      "them \" or \\", SPW__EXTERNAL_TAG_BYTES - 1);

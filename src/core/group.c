@@ -195,9 +195,10 @@ static int check_buffers(spw_group *group)
 static int check_reservations(spw_group *group)
 {
     const struct spw__reserved reserved = spw__reservations_of(group->manager, &group->node);
-    return reserved.live ? spw__fail(SPW_EBUSY, "the group \"%s\" has %llu reservations, of %llu bytes; release them "
+    return reserved.live ? spw__fail(SPW_EBUSY, "the group \"%s\" has %llu reservation%s, of %llu bytes; release %s "
                                                 "first", group->node.name, (unsigned long long)reserved.live,
-                                     (unsigned long long)reserved.bytes)
+                                     reserved.live == 1 ? "" : "s", (unsigned long long)reserved.bytes,
+                                     reserved.live == 1 ? "it" : "them")
                          : SPW_OK;
 }
 

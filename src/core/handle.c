@@ -133,3 +133,21 @@ int spw__handle_check(const spw_buffer *buffer, const char *call)
     return spw__fail(SPW_EBADHANDLE, magic == SPW__HANDLE_DEAD ? "%s: the buffer was released already"
                                                                : "%s: not a buffer of this library", call);
 }
+
+int spw__handle_name(int rc, const char *tag)
+{
+    switch (rc) {
+    case SPW_EDEVICE:
+    case SPW_ECORRUPT:
+    case SPW_EIO:
+    case SPW_ESEALED:
+    case SPW_EMAPPED:
+    case SPW_EWRONGTIER:
+    case SPW_EAGAIN:
+    case SPW_ETIMEDOUT:
+    case SPW_ECANCELED: break;
+    default: return rc;
+    }
+    const spw_error_info why = *spw_error_detail();
+    return spw__fail_info(&why, rc, "buffer \"%s\": %s", tag, why.message);
+}

@@ -70,4 +70,8 @@ unsigned spw__handles_take(spw_manager *manager, struct spw__handles_cursor *cur
 /* SPW_OK, or SPW_EBADHANDLE / SPW_EFORK with detail. call names the public function. */
 int spw__handle_check(const spw_buffer *buffer, const char *call);
 
+/* Returns rc; the error's detail, when it concerns the one buffer and not the room for it, names the buffer: payloads,
+ * where it was found, do not know their tags. */
+int spw__handle_name(int rc, const char *tag);
+
 #endif

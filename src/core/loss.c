@@ -54,11 +54,3 @@ int spw__payload_check_lost_locked(const struct spw__payload *payload, bool rewr
     }
     return SPW_OK;
 }
-
-int spw__loss_name(int rc, const char *tag)
-{
-    if (rc != SPW_EDEVICE && rc != SPW_ECORRUPT && rc != SPW_EIO)
-        return rc;
-    const spw_error_info why = *spw_error_detail();
-    return spw__fail_info(&why, rc, "buffer \"%s\": %s", tag, why.message);
-}

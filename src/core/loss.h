@@ -40,7 +40,4 @@ bool spw__piece_in_memory_locked(const struct spw__piece *piece);
  * needed. Payload locked. */
 int spw__payload_check_lost_locked(const struct spw__payload *payload, bool rewritten);
 
-/* Returns rc; the error's detail, when it is one of the buffer's content, names the buffer. */
-int spw__loss_name(int rc, const char *tag);
-
 #endif

@@ -397,16 +397,16 @@ static int check_raw(spw_manager *manager)
         listing.used += (size_t)(n > 0 ? n : 0);
         live += usage.live;
     }
-    return live ? spw__fail(SPW_EBUSY, "%llu raw blocks are live: %s; free them first", (unsigned long long)live,
-                            listing.text)
+    return live ? spw__fail(SPW_EBUSY, "%llu raw block%s live: %s; free %s first", (unsigned long long)live,
+                            live == 1 ? " is" : "s are", listing.text, live == 1 ? "it" : "them")
                 : SPW_OK;
 }
 
 static int check_tasks(spw_manager *manager)
 {
     const uint32_t n = atomic_load(&manager->arbiter.n_tasks);
-    return n ? spw__fail(SPW_EBUSY, "%u tasks live, the oldest is \"%s\"; destroy them first", n,
-                         manager->arbiter.tasks->name)
+    return n ? spw__fail(SPW_EBUSY, "%u task%s live, the oldest is \"%s\"; destroy %s first", n,
+                         n == 1 ? " is" : "s are", manager->arbiter.tasks->name, n == 1 ? "it" : "them")
              : SPW_OK;
 }
 
@@ -425,8 +425,9 @@ int spw_manager_destroy(spw_manager *manager)
     if (live) {
         struct listing listing = {.used = 0};
         spw__handles_visit(manager, list_buffer, &listing);
-        return spw__fail(SPW_EBUSY, "%llu buffers are live: %s%s; release them first", (unsigned long long)live,
-                         listing.text, live > listing.listed ? ", ..." : "");
+        return spw__fail(SPW_EBUSY, "%llu buffer%s live: %s%s; release %s first", (unsigned long long)live,
+                         live == 1 ? " is" : "s are", listing.text, live > listing.listed ? ", ..." : "",
+                         live == 1 ? "it" : "them");
     }
     rc = check_raw(manager);
     if (rc == SPW_OK)

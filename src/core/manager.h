@@ -178,4 +178,8 @@ static inline bool spw__memory_place(const struct spw_manager *manager, spw_plac
            (unsigned)SPW_PLACE_TIER(place) < SPW__MEMORY_TIERS && manager->tiers[SPW_PLACE_TIER(place)].present;
 }
 
+/* SPW_OK, or SPW_EINVAL when it is not so, with the memory tiers there are. what: the public function, and the option
+ * where it is one. (budget.c) */
+int spw__check_place(const struct spw_manager *manager, spw_place place, const char *what);
+
 #endif

@@ -356,7 +356,7 @@ static int open_locked(struct spw__payload *payload, uint32_t flags, struct spw_
     const bool write = (flags & SPW_MAP_WRITE) != 0;
     const bool moving = write && spw__payload_leaving_locked(payload);
     if (moving && (flags & SPW_MAP_NOWAIT))
-        return spw__fail(SPW_EAGAIN, "mapping this buffer for writing would have to wait for a spill of it to end");
+        return spw__fail(SPW_EAGAIN, "mapping it for writing would have to wait for a spill of it to end");
     const int rc = open_view_locked(payload, (flags & SPW__MAP_HELD) != 0, &mapped->view_id);
     if (rc != SPW_OK)
         return rc;
@@ -404,17 +404,17 @@ int spw__map_look_locked(struct spw__payload *payload, spw_place place, uint32_t
     if (rc != SPW_OK)
         return rc;
     if ((flags & SPW_MAP_WRITE) && payload->sealed)
-        return spw__fail(SPW_ESEALED, "the buffer is sealed: its content is immutable (see spw_buffer_make_writable)");
+        return spw__fail(SPW_ESEALED, "it is sealed: its content is immutable (see spw_buffer_make_writable)");
     if (!payload->fetch && (here || payload->n_pieces == 0))
         return open_locked(payload, flags, mapped);
     if (payload->views.n)
-        return spw__fail(SPW_EMAPPED, "the buffer is mapped in %s at this moment; unmap it there first",
+        return spw__fail(SPW_EMAPPED, "it is mapped in %s at this moment; unmap it there first",
                          spw_tier_name(*tier));
     if ((flags & SPW_MAP_NOMOVE) && !here)
-        return spw__fail(SPW_EWRONGTIER, "the buffer does not lie in %s; map it without NOMOVE to move it",
+        return spw__fail(SPW_EWRONGTIER, "it does not lie in %s; map it without NOMOVE to move it",
                          spw_tier_name(SPW_PLACE_TIER(place)));
     if ((flags & SPW_MAP_NOWAIT) && (payload->fetch || !all_in_memory_locked(payload)))
-        return spw__fail(SPW_EAGAIN, "mapping this buffer would have to wait for a move");
+        return spw__fail(SPW_EAGAIN, "mapping it would have to wait for a move");
     if (payload->fetch)
         return SPW_EAGAIN;
     rc = create_fetch_locked(payload, SPW_PLACE_TIER(place), flags, options, fetch);

@@ -23,11 +23,7 @@ static int check_place(const spw_manager *manager, spw_place place, const char *
     if (!manager)
         return spw__fail(SPW_EINVAL, "%s: manager is NULL", call);
     const int rc = spw__check_process(manager);
-    if (rc != SPW_OK)
-        return rc;
-    return spw__memory_place(manager, place)
-               ? SPW_OK
-               : spw__fail(SPW_EINVAL, "%s: the place is not a memory tier of this manager", call);
+    return rc == SPW_OK ? spw__check_place(manager, place, call) : rc;
 }
 
 static int check_alloc(spw_manager *manager, size_t align, const spw_pool_options *options)

@@ -217,8 +217,9 @@ static int check_options(const spw_manager *manager, const spw_reclaimer_options
     if (options->reserved || !options->estimate || !options->reclaim)
         return spw__fail(SPW_EINVAL, "spw_reclaimer_register: options.estimate or options.reclaim is NULL, or "
                                      "options.reserved is not 0");
-    if (!spw__memory_place(manager, options->place))
-        return spw__fail(SPW_EINVAL, "spw_reclaimer_register: options.place is not a memory tier of this manager");
+    const int rc = spw__check_place(manager, options->place, "spw_reclaimer_register: options.place");
+    if (rc != SPW_OK)
+        return rc;
     if (options->name && strnlen(options->name, SPW__RECLAIMER_NAME_BYTES) == SPW__RECLAIMER_NAME_BYTES)
         return spw__fail(SPW_EINVAL, "spw_reclaimer_register: the name is longer than %d bytes",
                          SPW__RECLAIMER_NAME_BYTES - 1);

@@ -175,8 +175,8 @@ int spw_task_pressure(spw_task *task, spw_place place, uint64_t *bytes)
     if (bytes)
         *bytes = 0;
     int rc = spw__task_check_own(task, "spw_task_pressure");
-    if (rc == SPW_OK && !spw__memory_place(task->manager, place))
-        rc = spw__fail(SPW_EINVAL, "spw_task_pressure: the place is not a memory tier of this manager");
+    if (rc == SPW_OK)
+        rc = spw__check_place(task->manager, place, "spw_task_pressure");
     if (rc != SPW_OK || spw__reclaim_inside(task->manager))
         return rc;
     const spw_tier tier = SPW_PLACE_TIER(place);

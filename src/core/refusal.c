@@ -70,16 +70,31 @@ static const char *until(const struct spw__request *request)
                                                           : "before the deadline";
 }
 
+/* Why what lies in the lowest tier does not make room, and what would help. */
+static const char *why_stuck(const struct spw__request *request, const char **help)
+{
+    bool below = request->manager->store != NULL;
+    for (spw_tier tier = request->lowest + 1; tier < SPW__MEMORY_TIERS; tier++)
+        below |= spw__tier_of(request->manager, tier)->present;
+    *help = below ? "seal, unmap or release something, wait longer" : "name one with disk=, release something";
+    if (!below)
+        return "nothing can be spilled from there, since there is no disk tier";
+    return request->manager->store ? "what lies there is mapped, neither sealed nor spillable, raw, or was not spilled "
+                                     "in time"
+                                   : "what lies there is mapped, neither sealed nor spillable, raw, or finds no room "
+                                     "below, where there is no disk tier (disk=)";
+}
+
 /* A group stands in the way: what others do does not help. */
 static int refuse_by_group(const spw_error_info *info, int code)
 {
     return spw__fail_info(info, code, "no room%s for %llu bytes in %s: the group \"%s\" may have %llu there, and has "
-                                      "%llu%s; raise its maximum with spw_group_set",
+                                      "%llu%s raise its maximum with spw_group_set",
                           code == SPW_EAGAIN ? " at once" : " before the deadline",
                           (unsigned long long)info->requested_bytes, spw_tier_name(SPW_PLACE_TIER(info->place)),
                           info->group, (unsigned long long)info->limit_bytes,
                           (unsigned long long)info->group_committed_bytes,
-                          code == SPW_EAGAIN ? "" : ", mapped, neither sealed nor spillable, or raw: seal, unmap or "
+                          code == SPW_EAGAIN ? ";" : ", mapped, neither sealed nor spillable, or raw: seal, unmap or "
                                                     "release something of it, or");
 }
 
@@ -89,6 +104,7 @@ static int refuse_reservation(const struct spw__request *request, int code)
     const char *tier = spw_tier_name(request->lowest);
     spw_error_info info = numbers(request);
     char what[160], holders[320];
+    const char *help, *stuck = why_stuck(request, &help);
     info.largest_free_bytes = 0;
     if (info.group[0] && (code == SPW_ENOMEM || code == SPW_EAGAIN))
         return refuse_by_group(&info, code);
@@ -108,12 +124,11 @@ static int refuse_reservation(const struct spw__request *request, int code)
     case SPW_ESPLIT: return spw__fail_info(&info, code, TAKE_LESS, what);
     case SPW_ENOMEM:
         spw__arbiter_describe(request->manager, request->lowest, holders, sizeof holders);
-        return spw__fail_info(&info, code, "no room for %s %s: what is committed there is reserved (%llu), mapped, "
-                                           "neither sealed nor spillable, raw, or was not spilled in time%s; held by "
-                                           "%s; seal, unmap or release something, wait longer, or raise %s=",
+        return spw__fail_info(&info, code, "no room for %s %s: %llu bytes there are reserved, and %s; held by %s; %s, "
+                                           "or raise %s=",
                               what, until(request),
                               (unsigned long long)spw__reservations_look(request->manager, request->lowest).bytes,
-                              request->manager->store ? "" : ", or there is no spill folder (disk=)", holders, tier);
+                              stuck, holders, help, tier);
     default: return spw__fail_info(&info, code, "the wait for %s ended: %s", what, spw_strerror(code));
     }
 }
@@ -125,6 +140,7 @@ static int refuse(const struct spw__request *request, int code)
     struct spw__tier *at = spw__tier_of(request->manager, request->lowest);
     const uint32_t route = spw__tier_first_route(at, request->bytes);
     char where[224], holders[320];
+    const char *help, *stuck = why_stuck(request, &help);
     if (code == SPW_ECANCELED && spw__ledger_cancelled(spw__request_payer(request)))
         return spw__group_check(spw__request_payer(request));
     if (code == SPW_EDEVICE) {
@@ -160,11 +176,8 @@ static int refuse(const struct spw__request *request, int code)
                               where, holders, tier);
     case SPW_ENOMEM:
         spw__arbiter_describe(request->manager, request->lowest, holders, sizeof holders);
-        return spw__fail_info(&info, code,
-                              "no room for %s %s: what lies there is mapped, neither sealed nor spillable, raw, or "
-                              "was not spilled in time%s; held by %s; seal, unmap or release something, wait longer, "
-                              "or raise %s=", where, until(request),
-                              request->manager->store ? "" : ", or there is no spill folder (disk=)", holders, tier);
+        return spw__fail_info(&info, code, "no room for %s %s: %s; held by %s; %s, or raise %s=", where, until(request),
+                              stuck, holders, help, tier);
     case SPW_ECANCELED: return spw__fail_info(&info, code, "the wait for %s was cancelled", where);
     default: return spw__fail_info(&info, code, "the wait for %s ended: %s", where, spw_strerror(code));
     }

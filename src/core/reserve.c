@@ -254,8 +254,8 @@ int spw_reserve(spw_manager *manager, spw_place place, uint64_t bytes, const spw
     if (rc == SPW_OK)
         rc = options ? check_options(manager, options, bytes) : spw__task_check(manager, NULL);
     options = options ? options : &reserve_defaults;
-    if (rc == SPW_OK && !spw__memory_place(manager, place))
-        rc = spw__fail(SPW_EINVAL, "spw_reserve: the place is not a memory tier of this manager");
+    if (rc == SPW_OK)
+        rc = spw__check_place(manager, place, "spw_reserve");
     if (rc != SPW_OK)
         return rc;
     const spw_tier tier = SPW_PLACE_TIER(place);
@@ -317,8 +317,8 @@ int spw_reserve_start(spw_manager *manager, spw_place place, uint64_t bytes, con
         rc = spw__sized_take(&taken, SPW__SIZED_FIRST(spw_reserve_options, wait), options, "spw_reserve: options");
     if (rc == SPW_OK)
         rc = check_options(manager, &taken, bytes);
-    if (rc == SPW_OK && !spw__memory_place(manager, place))
-        rc = spw__fail(SPW_EINVAL, "spw_reserve: the place is not a memory tier of this manager");
+    if (rc == SPW_OK)
+        rc = spw__check_place(manager, place, "spw_reserve");
     if (rc == SPW_OK && (taken.flags & SPW_RESERVE_TRY))
         rc = spw__ticket_refuse_nowait("spw_reserve_start");
     if (rc == SPW_OK)

@@ -21,7 +21,9 @@ int spw__streams_check_none(struct spw_manager *manager)
     spw__mutex_lock(&manager->streams.lock);
     const uint32_t live = manager->streams.live;
     spw__mutex_unlock(&manager->streams.lock);
-    return live ? spw__fail(SPW_EBUSY, "%u streams are live; destroy them first (spw_stream_destroy)", live) : SPW_OK;
+    return live ? spw__fail(SPW_EBUSY, "%u stream%s first (spw_stream_destroy)", live,
+                            live == 1 ? " is live; destroy it" : "s are live; destroy them")
+                : SPW_OK;
 }
 
 /* Takes the record of stream out, or the first one for NULL; NULL: there is none. */

@@ -215,9 +215,9 @@ int spw_task_destroy(spw_task *task)
     if (reclaims)
         return spw__fail(SPW_EBUSY, "spw_task_destroy: the task \"%s\" has reclaimers; unregister them first",
                          task->name);
-    return spw__fail(SPW_EBUSY, "spw_task_destroy: %u threads work for the task \"%s\", and %u calls are under way on "
-                                "its behalf; detach the threads, and let calls and tickets end, first", attached,
-                     task->name, users);
+    return spw__fail(SPW_EBUSY, "spw_task_destroy: the task \"%s\" has %u thread%s, and %u call%s under way on its "
+                                "behalf; detach the threads, and let calls and tickets end, first", task->name,
+                     attached, attached == 1 ? "" : "s", users, users == 1 ? "" : "s");
 }
 
 int spw_task_attach(spw_task *task)

@@ -395,8 +395,8 @@ int spw__tickets_check_none(struct spw_manager *manager)
 {
     const uint32_t live = atomic_load(&manager->tickets.live);
     if (live)
-        return spw__fail(SPW_EBUSY, "%u tickets are live, and %u calls of tickets under way; destroy them first", live,
-                         atomic_load(&manager->tickets.under_way));
+        return spw__fail(SPW_EBUSY, "%u ticket%s first (spw_ticket_destroy)", live,
+                         live == 1 ? " is live; destroy it" : "s are live; destroy them");
     until_idle(manager);
     return SPW_OK;
 }

@@ -13,7 +13,6 @@
 #include "pool/base/error.h"
 #include "pool/base/sized.h"
 #include "src/core/handle.h"
-#include "src/core/loss.h"
 #include "src/core/manager.h"
 #include "src/core/use.h"
 #include "src/core/view.h"
@@ -38,7 +37,7 @@ static int conclude(spw_ticket *ticket, int rc)
 {
     struct spw__ticket_map *map = &ticket->map;
     spw_error_info kept;
-    (void)spw__loss_name(rc, ticket->tag);
+    (void)spw__handle_name(rc, ticket->tag);
     spw__error_save(&kept);
     if (map->fetched)
         spw__map_fetched(map->payload);
@@ -111,19 +110,14 @@ int spw__ticket_map_begin(spw_ticket *ticket)
     return look(ticket);
 }
 
-static int fail_wait(int rc)
-{
-    return spw__fail(rc, "the wait for a move of this buffer ended: %s", spw_strerror(rc));
-}
-
 int spw__ticket_map_step(spw_ticket *ticket, int woken)
 {
     struct spw__ticket_map *map = &ticket->map;
     switch (map->phase) {
     case SPW__MAP_ROOM: return carry(ticket, spw__request_finish(spw__fetch_request(map->fetch), woken));
-    case SPW__MAP_MOVES: return carry(ticket, woken == SPW_OK ? woken : fail_wait(woken));
-    case SPW__MAP_USE: return woken == SPW_OK ? use(ticket) : conclude(ticket, fail_wait(woken));
-    default: return woken == SPW_OK ? look(ticket) : conclude(ticket, fail_wait(woken));
+    case SPW__MAP_MOVES: return carry(ticket, woken == SPW_OK ? woken : spw__use_fail_wait(map->payload, woken));
+    case SPW__MAP_USE: return woken == SPW_OK ? use(ticket) : conclude(ticket, spw__use_fail_wait(map->payload, woken));
+    default: return woken == SPW_OK ? look(ticket) : conclude(ticket, spw__use_fail_wait(map->payload, woken));
     }
 }
 

@@ -14,6 +14,7 @@
 #include "pool/base/error.h"
 #include "src/core/handle.h"
 #include "src/core/manager.h"
+#include "src/core/use.h"
 #include "src/core/view.h"
 #include "src/core/writable.h"
 
@@ -132,8 +133,8 @@ int spw__ticket_writable_step(spw_ticket *ticket, int woken)
     case SPW__WRITABLE_MAP: return after_map(ticket, spw__ticket_map_step(ticket, woken));
     case SPW__WRITABLE_SETTLE:
         return woken == SPW_OK ? settle(ticket)
-                               : conclude(ticket, spw__fail(woken, "the wait for a move of this buffer ended: %s",
-                                                            spw_strerror(woken)));
+                               : conclude(ticket, spw__handle_name(spw__use_fail_wait(ticket->map.payload, woken),
+                                                                   ticket->tag));
     default: return after_room(ticket, spw__request_finish(&ticket->request, woken));
     }
 }

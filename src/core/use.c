@@ -66,6 +66,15 @@ int spw__use_note_locked(struct spw__payload *payload, void *stream)
     return SPW_OK;
 }
 
+int spw__use_fail_wait(struct spw__payload *payload, int rc)
+{
+    spw__mutex_lock(&payload->lock);
+    const bool used = !spw__payload_arrives_locked(payload) && spw__use_pending(payload->manager, payload->last_use);
+    spw__mutex_unlock(&payload->lock);
+    return spw__fail(rc, "the wait for %s ended: %s",
+                     used ? "a stream that still uses this buffer" : "a move of this buffer", spw_strerror(rc));
+}
+
 int spw__payload_wait_unlock(struct spw__payload *payload, const spw_wait_options *wait, uint64_t deadline_ns)
 {
     struct spw__waitset *waits = &payload->manager->waits;
@@ -82,7 +91,7 @@ int spw__payload_wait_unlock(struct spw__payload *payload, const spw_wait_option
     rc = spw__wait_block(waits, &waiter);
     if (rc == SPW_OK)
         return spw__group_check(payload->group);
-    return spw__fail(rc, "the wait for a move of this buffer ended: %s", spw_strerror(rc));
+    return spw__use_fail_wait(payload, rc);
 }
 
 /* The watched use has completed: whoever waits for the payload looks again. */

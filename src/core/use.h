@@ -49,6 +49,9 @@ void spw__use_when_over(struct spw__payload *payload, void (*done)(struct spw__m
  * follows is a look at who waits for the payload, and spw__payload_purge. Payload locked. */
 struct spw__move *spw__use_watch_locked(struct spw__payload *payload);
 
+/* rc, the error that ended a wait for the payload, with what it waited for. Payload unlocked. */
+int spw__use_fail_wait(struct spw__payload *payload, int rc);
+
 /* Waits until the payload's state changes; it is locked on entry and unlocked on return. SPW_ECANCELED also when its
  * group is cancelled. */
 int spw__payload_wait_unlock(struct spw__payload *payload, const spw_wait_options *wait, uint64_t deadline_ns);

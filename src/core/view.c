@@ -1,6 +1,5 @@
 /* Views: the public face of maps, and writing through one. Neighbours: map.c does the work. */
 #include "src/core/handle.h"
-#include "src/core/loss.h"
 #include "src/core/manager.h"
 #include "src/core/map.h"
 #include "src/core/pressure.h"
@@ -29,11 +28,7 @@ static int check_arguments(spw_buffer *buffer, spw_place place, uint32_t flags)
         return spw__fail(SPW_EINVAL, "spw_map: flags 0x%x: READ or WRITE must be given, and nothing unknown", flags);
     if ((flags & SPW_MAP_DISCARD) && !(flags & SPW_MAP_WRITE))
         return spw__fail(SPW_EINVAL, "spw_map: DISCARD goes with WRITE");
-    if (!spw__memory_place(buffer->manager, place))
-        return spw__fail(SPW_EINVAL, "spw_map: %s is not a memory tier of this manager; it has those that its "
-                                     "configuration names (device=, pinned=, host=)",
-                         place == SPW_PLACE_NONE ? "no place" : spw_tier_name(SPW_PLACE_TIER(place)));
-    return SPW_OK;
+    return spw__check_place(buffer->manager, place, "spw_map");
 }
 
 int spw__map_check(spw_buffer *buffer, spw_place place, uint32_t flags, const spw_map_options *options,
@@ -95,7 +90,7 @@ int spw_map(spw_buffer *buffer, spw_place place, uint32_t flags, const spw_map_o
         rc = hand_over(buffer->payload, &mapped, flags, &taken, view);
     if (mapped.inside)
         spw__waitset_leave(&buffer->manager->waits);
-    return spw__loss_name(rc, buffer->tag);
+    return spw__handle_name(rc, buffer->tag);
 }
 
 int spw_unmap(spw_buffer *buffer, spw_view *view, spw_stream *stream)
@@ -133,7 +128,7 @@ static int write_through_map(spw_buffer *buffer, size_t offset, const void *src,
         struct spw__device *device = buffer->manager->device;
         rc = spw__device_copy_to(device, NULL, (uint64_t)(uintptr_t)view.data + offset, src, bytes);
         const int settled = spw__device_settle(device, NULL); /* src is the caller's again, in failure too */
-        rc = spw__loss_name(rc != SPW_OK ? rc : settled, buffer->tag);
+        rc = spw__handle_name(rc != SPW_OK ? rc : settled, buffer->tag);
     } else {
         memcpy((char *)view.data + offset, src, bytes);
     }

@@ -3,7 +3,7 @@
 #include "src/core/writable.h"
 
 #include "src/core/group.h"
-#include "src/core/loss.h"
+#include "src/core/handle.h"
 #include "src/core/manager.h"
 #include "src/core/map.h"
 #include "src/core/pressure.h"
@@ -42,7 +42,7 @@ static int unseal_if_sole(spw_buffer *buffer, const spw_wait_options *wait, bool
     int rc;
     spw__mutex_lock(&payload->lock);
     while ((rc = spw__writable_look_locked(buffer, payload, buffer->tag, false, sole)) == SPW_EAGAIN) {
-        rc = spw__payload_wait_unlock(payload, wait, deadline_ns);
+        rc = spw__handle_name(spw__payload_wait_unlock(payload, wait, deadline_ns), buffer->tag);
         spw__mutex_lock(&payload->lock);
         if (rc != SPW_OK)
             break;
@@ -101,7 +101,7 @@ static int copy_buffer(spw_buffer *buffer, const spw_view *view, const spw_alloc
     if (rc == SPW_OK)
         rc = spw_map(*out, view->place, SPW_MAP_WRITE, NULL, &to);
     if (rc == SPW_OK) {
-        rc = spw__loss_name(copy_bytes(buffer->manager, view, &to), buffer->tag);
+        rc = spw__handle_name(copy_bytes(buffer->manager, view, &to), buffer->tag);
         const int unmapped = spw_unmap(*out, &to, NULL);
         rc = rc == SPW_OK ? unmapped : rc;
     }
