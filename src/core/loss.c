@@ -36,21 +36,28 @@ bool spw__piece_in_memory_locked(const struct spw__piece *piece)
     return spw__block_is(&piece->mem) && !spw__loss_of(piece->payload->manager, (spw_tier)piece->mem.tier);
 }
 
-int spw__payload_check_lost_locked(const struct spw__payload *payload, bool rewritten)
+/* The error of piece i. Apart from the look, which every map takes: the detail is large. */
+static int fail_lost(const struct spw__payload *payload, uint32_t i)
 {
     const spw_error_info info = {.place = SPW_DEVICE, .requested_bytes = payload->size};
+    if (payload->pieces[i].lost)
+        return spw__fail(payload->pieces[i].lost,
+                         "piece %u of this buffer is lost: its only copy, on disk, differed from what was written", i);
+    return spw__fail_info(&info, SPW_EDEVICE,
+                          "piece %u of this buffer is lost: its only copy was on the device, which is lost: %s", i,
+                          spw__device_loss(payload->manager->device));
+}
+
+int spw__payload_check_lost_locked(const struct spw__payload *payload, bool rewritten)
+{
+    const bool device_lost = spw__loss_of(payload->manager, SPW_TIER_DEVICE);
     for (uint32_t i = 0; i < payload->n_pieces; i++) {
         const struct spw__piece *piece = &payload->pieces[i];
-        if (piece->lost)
-            return spw__fail(piece->lost,
-                             "piece %u of this buffer is lost: its only copy, on disk, differed from what was written",
-                             i);
+        const bool on_device = spw__block_is(&piece->mem) && piece->mem.tier == SPW_TIER_DEVICE;
         const bool elsewhere = piece->disk.bytes || piece->state == SPW__PIECE_ARRIVING ||
                                piece->state == SPW__PIECE_STRANDED; /* then it lies where it came from */
-        if (!rewritten && spw__block_is(&piece->mem) && !spw__piece_in_memory_locked(piece) && !elsewhere)
-            return spw__fail_info(&info, SPW_EDEVICE,
-                                  "piece %u of this buffer is lost: its only copy was on the device, which is lost: %s",
-                                  i, spw__device_loss(payload->manager->device));
+        if (piece->lost || (device_lost && !rewritten && on_device && !elsewhere))
+            return fail_lost(payload, i);
     }
     return SPW_OK;
 }
