@@ -93,6 +93,30 @@ START_TEST(colder_buffers_make_room_for_a_ticket)
 }
 END_TEST
 
+/* The form of spw_buffer_write that does not wait: its map by a ticket first. */
+START_TEST(a_write_to_what_a_ticket_has_mapped_waits_for_no_room)
+{
+    spw_buffer *buffer = NULL;
+    spw_ticket *ticket = NULL;
+    spw_view view;
+    ck_assert_int_eq(spw_alloc(manager, SPW_HOST, 512 * KIB, NULL, &buffer), SPW_OK);
+    ck_assert_int_eq(spw_buffer_write(buffer, 1, "old", 3), SPW_OK);
+    ck_assert_int_eq(spw_buffer_set_spillable(buffer, true), SPW_OK);
+    push_out(SPW_HOST, MIB);
+    const uint32_t flags = SPW_MAP_READ | SPW_MAP_WRITE | SPW_MAP_HERE;
+    ck_assert_int_eq(spw_map_start(buffer, SPW_HOST, flags, NULL, &ticket), SPW_OK);
+    must_end_as(ticket, SPW_OK);
+    ck_assert_int_eq(spw_ticket_take_view(ticket, &view), SPW_OK);
+    must_destroy(ticket);
+    spw_buffer *rest = hold(512 * KIB); /* with nothing free */
+    ck_assert_int_eq(spw_buffer_write(buffer, 2, "new", 3), SPW_OK);
+    ck_assert_mem_eq((const char *)view.data + 1, "onew", 4);
+    ck_assert_int_eq(spw_unmap(buffer, &view, NULL), SPW_OK);
+    must_release(rest);
+    must_release(buffer);
+}
+END_TEST
+
 START_TEST(a_timeout_of_0_tries_once_and_drops_clean_copies)
 {
     spw_buffer *buffer = must_make(SPW_HOST, MIB, 5);
@@ -265,6 +289,7 @@ int main(void)
         tcase_add_loop_test(tests, what_there_is_no_room_for_waits_and_is_served, 0, FORMS);
         tcase_add_loop_test(tests, what_is_not_taken_goes_with_the_ticket, 0, FORMS);
         tcase_add_test(tests, colder_buffers_make_room_for_a_ticket);
+        tcase_add_test(tests, a_write_to_what_a_ticket_has_mapped_waits_for_no_room);
         tcase_add_test(tests, a_timeout_of_0_tries_once_and_drops_clean_copies);
         tcase_add_test(tests, a_descriptor_tells_of_what_ended_before_it_was_asked_for);
         tcase_add_test(tests, a_thousand_are_served_oldest_first);
